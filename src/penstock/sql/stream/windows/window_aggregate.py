@@ -20,6 +20,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from penstock.codecs.column_data import ColumnData
 from penstock.runtime.columns import ColumnBatch, as_columns
 from penstock.runtime.operators.base import StreamOperator, UserCodeError
 from penstock.runtime.operators.function_context import OperatorContext
@@ -135,15 +136,22 @@ class WindowTime:
         self, records: ColumnBatch, session: StreamSession, context: OperatorContext
     ) -> tuple[ColumnBatch, list[int]]:
         """Do as `clock` for a few rows, which may be tuples; the times are a list."""
-        data = records.data
-        if not self.is_processing and isinstance(data, RowData) and has_milliseconds(data.layout.types[self.place]):
-            times = [row[self.place] for row in data.tuples]
-            if None not in times:
-                if self.is_moment:
-                    times = [local_ns(time, session.zone) for time in times]
-                return records, [time // MILLISECOND_NS for time in times]
+        times = self._read_tuples(records.data)
+        if self.is_processing:
+            times = [context.now_ms() * MILLISECOND_NS] * len(records)
+        if times is not None:
+            if self.is_moment:
+                times = [local_ns(time, session.zone) for time in times]
+            return records, [time // MILLISECOND_NS for time in times]
         records, clock = self.clock(records, session, context)
         return records, clock.tolist()
+
+    def _read_tuples(self, data: ColumnData) -> list[int] | None:
+        """Return the times of rows in ns, unless these are columns or one has no time."""
+        if not isinstance(data, RowData) or not has_milliseconds(data.layout.types[self.place]):
+            return None
+        times = [row[self.place] for row in data.tuples]
+        return None if None in times else times
 
 
 #: State: (start, end) -> group -> [number of rows, accumulators, values of the key].
