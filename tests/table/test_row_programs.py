@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -348,6 +349,19 @@ def test_a_repeated_part_is_computed_once_per_row(monkeypatch: pytest.MonkeyPatc
     rows = [(value, *row[1:]) for value, row in zip((5, 6), _rows(Chance("repeated"), 2), strict=True)]
     assert program.project(ColumnData(arrow_batch(rows, _TYPES)), range(2)) == [(-4, -3), (-5, -4)]
     assert calls == [5, 6]
+
+
+def test_processing_time_is_read_once_for_a_batch_in_milliseconds() -> None:
+    ticks = iter(range(1_999_999, 9_000_000, 1_000_000))
+    session = replace(SESSION, now=lambda: next(ticks))
+    expressions = [_typed("PROCTIME()"), _typed("COALESCE(PROCTIME(), PROCTIME())"), _typed("c0")]
+    program = build_row_program(None, [part for part in expressions if part is not None], session)
+    assert program is not None
+    rows = _rows(Chance("now"), 2)
+    tuples = RowData(RowLayout([column.name for column in _COLUMNS], _TYPES), rows)
+    batches: list[ColumnData] = [tuples, ColumnData(arrow_batch(rows, _TYPES))]
+    for now, data in zip((10**6, 2 * 10**6), batches, strict=True):
+        assert program.project(data, range(2)) == [(now, now, row[0]) for row in rows]
 
 
 def test_rows_travel_and_are_sliced_as_rows() -> None:

@@ -69,6 +69,14 @@ def setting(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     if request.param == "with equal hashes":
         hashes = numbered_rows.key_hashes
         monkeypatch.setattr(key_index, "key_hashes", lambda keys: hashes(keys) % 3)
+
+        def build_few_hashes(kinds: Sequence[pa.DataType]) -> Any:
+            hash_key = numbered_rows.build_key_hash(kinds)
+            return hash_key and (lambda key: hash_key(key) % 3)
+
+        monkeypatch.setattr(indexed_last_row, "build_key_hash", build_few_hashes)
+        monkeypatch.setattr(indexed_last_row, "FEW_ROWS", 5)
+        monkeypatch.setattr(indexed_last_row, "_ENTRIES_MAX", 3)
     yield request.param
     assert not list(tmp_path.rglob("*.block"))
 

@@ -165,6 +165,39 @@ class RowData(ColumnData):
         return _from_tuples, (self.layout.pickled(), self.tuples)
 
 
+class FewRows:
+    """Batches of a few rows in order of arrival, until somebody takes all their rows together."""
+
+    __slots__ = ("_form", "_parts", "rows")
+
+    def __init__(self) -> None:
+        self._parts: list[ColumnData] = []
+        #: what the rows of a batch have in common
+        self._form: RowLayout | pa.Schema | None = None
+        #: how many there are
+        self.rows = 0
+
+    def add(self, data: ColumnData) -> bool:
+        """Add the rows of a batch. Returns False, and adds nothing, if they do not fit to those that are here."""
+        form = data.layout if isinstance(data, RowData) else data.columns.schema
+        if form is not self._form:
+            if self.rows and (isinstance(form, RowLayout) or form != self._form):
+                return False
+            self._form = form
+        self._parts.append(data)
+        self.rows += len(data)
+        return True
+
+    def take(self) -> ColumnData:
+        """Remove and return all rows, at least one."""
+        parts, self._parts, self.rows = self._parts, [], 0
+        if len(parts) == 1:
+            return parts[0]
+        if isinstance(self._form, RowLayout):
+            return RowData(self._form, [row for part in parts if isinstance(part, RowData) for row in part.tuples])
+        return ColumnData(pa.concat_batches([part.columns for part in parts]))
+
+
 @lru_cache(_LAYOUTS_MAX)
 def _known_layout(pickled: bytes) -> RowLayout:
     return RowLayout(*pickle.loads(pickled))

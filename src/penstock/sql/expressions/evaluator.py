@@ -14,7 +14,7 @@ different result each time.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,10 +50,13 @@ def _is_deterministic(call: typed.FunctionCall) -> bool:
     return call.function in CASTS or SCALAR_FUNCTIONS[call.function].is_deterministic
 
 
-def is_pure(expression: typed.Typed) -> bool:
-    """Return whether an expression depends only on its row and calls no user-defined function."""
+def is_pure(expression: typed.Typed, but: Collection[str] = ()) -> bool:
+    """Return whether an expression depends only on its row and calls no user-defined function.
+
+    `but`: functions that it may call nevertheless.
+    """
     calls = [call for call in expression.walk() if isinstance(call, typed.FunctionCall)]
-    return all(call.function in CASTS or _is_pure(call) for call in calls)
+    return all(call.function in CASTS or call.function in but or _is_pure(call) for call in calls)
 
 
 def _is_pure(call: typed.FunctionCall) -> bool:

@@ -6,7 +6,7 @@ conditions and all output columns, which costs less for a few rows (`ROWS_MAX`).
 batch.
 
 **Which expressions.** `build_row_program` returns None unless all functions are deterministic and have scalar forms
-(`penstock.sql.functions.scalar_forms`). Such expressions run by kernels at every size.
+(`penstock.sql.functions.scalar_forms`), but for PROCTIME. Other expressions run by kernels at every size.
 
 **The same results.** A row program computes internal values, and NULL is None. An operand of AND, OR, CASE or COALESCE
 is evaluated only if it decides, so whatever fails in one form fails in the other. If a program fails, the caller lets
@@ -30,6 +30,7 @@ from penstock.codecs.arrow_columns import NANOSECONDS
 from penstock.codecs.column_data import ColumnData
 from penstock.sql import typed
 from penstock.sql.data.arrow import arrow_type, to_column, to_values
+from penstock.sql.data.datetimes import MILLISECOND_NS
 from penstock.sql.data.row_data import RowData
 from penstock.sql.data.types import (
     ArrayType,
@@ -59,6 +60,10 @@ TUPLES_MAX: Final = 128
 #: Nested blocks of the generated code; Python allows a hundred.
 _DEPTH_MAX: Final = 60
 
+_PROCTIME: Final = "PROCTIME"
+#: what does not depend on the row alone, but is the same for all rows of a batch
+_OF_BATCH: Final = frozenset([_PROCTIME])
+
 Rows: TypeAlias = "list[tuple[Any, ...]]"
 #: takes an Arrow batch or tuples, and the numbers of rows
 Function: TypeAlias = Callable[[Any, Iterable[int]], list[Any]]
@@ -83,6 +88,8 @@ class _Writer:
         self.names: dict[str, object] = {"wrapped": wrapped}
         #: what a batch's columns are read into before the rows
         self.columns: dict[tuple[int, ...], str] = {}
+        #: the name of the processing time of a batch, if it is used
+        self.now: str | None = None
         #: the columns whose values are read at once
         self.listed: set[str] = set()
         self._session = session
@@ -154,6 +161,8 @@ class _Writer:
         if type(expression) not in (typed.FunctionCall, typed.WidenedFloat):
             raise _NoFormError(f"{type(expression).__name__} has no row form")
         assert isinstance(expression, typed.FunctionCall)
+        if expression.function == _PROCTIME:
+            return self._now()
         write = _LAZY.get(expression.function)
         if write is not None:
             return write(self, expression.operands)
@@ -163,6 +172,13 @@ class _Writer:
         if expression.function == "IN":
             return self._applied(form, [self.value(expression.operands[0])])
         return self._applied(form, [self.value(operand) for operand in expression.operands])
+
+    def _now(self) -> _Value:
+        """Processing time is read once for a batch, as kernels do."""
+        if self.now is None:
+            clock = self._session.now
+            self.now = self._bound(lambda: clock() // MILLISECOND_NS * MILLISECOND_NS)
+        return _Value(f"{self.now}_now", False)
 
     def _applied(self, form: ScalarForm, operands: list[_Value]) -> _Value:
         if form.text == "{0}" and form.bounds is None:
@@ -389,6 +405,8 @@ def _compiled(writer: _Writer, of_arrow: bool) -> Function:
                 read.add(fields)
             text = f"{fields}({index})"
         head.append(f"    {name} = {text}{'.to_pylist()' if name in writer.listed else ''}")
+    if writer.now is not None:
+        head.append(f"    {writer.now}_now = {writer.now}()")
     head.append("    for i in rows:")
     if not of_arrow:
         head.append("        row = batch[i]")
@@ -404,7 +422,8 @@ def build_row_program(
     condition: typed.Typed | None, expressions: Sequence[typed.Typed], session: Session
 ) -> RowProgram | None:
     """Return the row program of a filter and a projection; None if a part of them has no row form."""
-    if not all(map(is_pure, expressions)) or (condition is not None and not is_pure(condition)):
+    parts = (*expressions, *(() if condition is None else (condition,)))
+    if not all(is_pure(part, _OF_BATCH) for part in parts):
         return None
     try:
         return RowProgram(condition, expressions, session)

@@ -370,8 +370,9 @@ class ColumnarWindowOperator(ColumnarWindowBase):
             else:
                 self._fire(table, panes, due)
                 self.put_back(table.filter(pa.array(~np.isin(panes, list(expired)))))
+            self.watermark = timestamp
+            self._find_next()
         self.watermark = timestamp
-        self._find_next()
 
     def _fire_tumbling(self, table: pa.Table, panes: Any) -> None:
         if panes[0] != panes[-1] or (panes != panes[0]).any():
@@ -464,6 +465,13 @@ class ColumnarSessionOperator(ColumnarWindowBase):
     ) -> None:
         super().__init__(key, aggregates, late_tag)
         self._gap_ms = assigner.gap_ms
+        #: No session ends before this time. None without sessions.
+        self.least_end: int | None = None
+
+    def initialize_state(self) -> None:
+        """Restore the table, and find when its next session is due."""
+        super().initialize_state()
+        self.least_end = lowest(self.parts, END)
 
     def about(self) -> str:
         """Describe the windows and aggregates."""
@@ -473,13 +481,23 @@ class ColumnarSessionOperator(ColumnarWindowBase):
         """Add the sessions of the batch's records."""
         records = self.to_column_batch(batch)
         partials, sessions = self._assign_sessions(records)
-        if int(read_times(partials, END).min()) - 1 <= self.watermark:
+        least_end = int(read_times(partials, END).min())
+        if least_end - 1 <= self.watermark:
             late = self._late_among(partials)
             if late.any():
                 is_late = late[sessions]
                 self.late(records.where(is_late))
                 partials = partials.filter(pa.array(~late))
+                if not partials.num_rows:
+                    return
+                least_end = int(read_times(partials, END).min())
+        self.note_end(least_end)
         self.add(partials)
+
+    def note_end(self, end: int) -> None:
+        """Note that a session ends at or after this time."""
+        if self.least_end is None or end < self.least_end:
+            self.least_end = end
 
     def _assign_sessions(self, records: columns.ColumnBatch) -> tuple[pa.Table, Any]:
         """Return the sessions of these records alone, and the session number of each record."""
@@ -552,8 +570,7 @@ class ColumnarSessionOperator(ColumnarWindowBase):
     def fire_until(self, timestamp: int) -> None:
         """Fire the sessions that end at or before a time."""
         self.watermark = timestamp
-        least = lowest(self.parts, END)
-        if least is not None and least - 1 <= timestamp:
+        if self.least_end is not None and self.least_end - 1 <= timestamp:
             # A due session may touch another that begins right at the watermark, but none that begins later.
             table = self.take_due(START, timestamp + 1)
             starts, ends = read_times(table, START), read_times(table, END)
@@ -562,3 +579,4 @@ class ColumnarSessionOperator(ColumnarWindowBase):
                 due = due[np.argsort(ends[due], kind="stable")]
                 self.emit(table.take(pa.array(due)), starts[due], ends[due])
             self.put_back(table.filter(pa.array(ends - 1 > timestamp)))
+            self.least_end = lowest(self.parts, END)

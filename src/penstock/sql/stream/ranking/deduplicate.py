@@ -23,10 +23,11 @@ from penstock.runtime.columns import ColumnBatch, as_columns
 from penstock.runtime.operators.watermarks import LATE_RECORDS
 from penstock.runtime.records import MIN_TIMESTAMP, Batch
 from penstock.sql.data.arrow import milliseconds
+from penstock.sql.data.row_data import RowData, RowLayout
 from penstock.sql.data.types import DataType
 from penstock.sql.logical.nodes import INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from penstock.sql.stream.rows.row_log import RowsTakenOver
-from penstock.sql.stream.rows.rows import RowEquality, RowKeys, build_batch, to_tuples
+from penstock.sql.stream.rows.rows import RowEquality, RowKeys, build_batch, pack_kinds, to_tuples
 from penstock.sql.stream.rows.state_ttl import ExpiringOperator
 from penstock.state.snapshot import StateCapture
 
@@ -66,6 +67,7 @@ class LastRowOperator(ExpiringOperator):
         self._types = tuple(types)
         self._equality = RowEquality(types)
         self._names = list(names)
+        self._layout = RowLayout(names, types)
         self._sends_before = sends_before
 
     def initialize_state(self) -> None:
@@ -119,7 +121,7 @@ class LastRowOperator(ExpiringOperator):
         self._mark(None, changed)
         self._written(changed)
         if rows:
-            self.output.collect(build_batch(rows, self._types, self._names, None, kinds))
+            self.output.collect(ColumnBatch(RowData(self._layout, rows), None, pack_kinds(kinds)))
 
 
 class FirstRowOperator(ExpiringOperator):

@@ -20,9 +20,10 @@ import pyarrow as pa
 from penstock.runtime.columns import ColumnBatch, as_columns
 from penstock.runtime.operators.base import StreamOperator
 from penstock.runtime.records import Batch
+from penstock.sql.data.arrow import arrow_type
 from penstock.sql.stream.ranking.columnar import ColumnLastRowOperator, with_former
 from penstock.sql.stream.ranking.deduplicate import LAST_ROWS, ROWS, about_last_rows
-from penstock.sql.stream.rows.columns import places_in_order, same_keys
+from penstock.sql.stream.rows.columns import build_key_hash, places_in_order, same_keys
 from penstock.sql.stream.rows.key_index import (
     ABSENT,
     Groups,
@@ -32,7 +33,7 @@ from penstock.sql.stream.rows.key_index import (
     group_rows,
 )
 from penstock.sql.stream.rows.row_log import RowLog, label
-from penstock.sql.stream.rows.rows import to_tuples
+from penstock.sql.stream.rows.rows import TupleKeys, to_tuples
 from penstock.state.equality import canonical_column
 from penstock.state.key_columns import RowMeaning
 from penstock.state.snapshot import StateCapture
@@ -41,6 +42,8 @@ from penstock.state.snapshot import StateCapture
 FEW_ROWS: Final = 512
 #: The number of entries at which they join the log.
 _ENTRIES_MAX: Final = 1 << 12
+#: This many keys or fewer are looked up one by one.
+_ONE_BY_ONE_MAX: Final = 8
 #: State of another operator is taken over this many rows at a time.
 _ROWS_AT_ONCE: Final = 1 << 14
 
@@ -79,23 +82,33 @@ class IndexedLastRowOperator(ColumnLastRowOperator):
         self._entries: dict[Any, tuple[Any, ...]] = {}
         self._changed: set[Any] = set()
         self._mark = self._mark_changed
+        places = self._partition.places
+        kinds = [self._types[place] for place in places]
+        self._keys = TupleKeys(places, kinds)
+        #: computes the hash of a key; None if only kernels do
+        self._hash = build_key_hash([arrow_type(kind) for kind in kinds])
+        self._is_several = len(places) > 1
 
     def _mark_changed(self, namespace: None, keys: Collection[Any]) -> None:
         self._changed.update(keys)
 
-    def _process_few(self, columns: pa.RecordBatch, rows: list[tuple[Any, ...]]) -> None:
-        keys = self._partition.of(columns)
+    def _process_few(self, rows: list[tuple[Any, ...]]) -> None:
+        keys = self._keys.of(rows)
         first_of_key = find_first_rows(keys, self._entries)
         if first_of_key:
-            self._load(columns, first_of_key)
+            self._load(rows, first_of_key)
         self._process_rows(keys, rows)
         if len(self._entries) > _ENTRIES_MAX:
             self._put_entries_into_log()
 
-    def _load(self, columns: pa.RecordBatch, first_of_key: dict[Any, int]) -> None:
+    def _load(self, rows: list[tuple[Any, ...]], first_of_key: dict[Any, int]) -> None:
         """Read the last rows of keys from the log. `first_of_key` maps each key to a row of the batch with this key."""
-        mine = pa.array(list(first_of_key.values()))
-        keys = [canonical_column(columns.column(index).take(mine)) for index in self._partition.places]
+        if self._hash is not None and len(first_of_key) <= _ONE_BY_ONE_MAX:
+            hashes = [self._hash(key if self._is_several else (key,)) for key in first_of_key]
+            if all(self._index.find_hash(hashed) == ABSENT for hashed in hashes):
+                return
+        firsts = [rows[index] for index in first_of_key.values()]
+        keys = [canonical_column(self._layout.column(index, firsts)) for index in self._partition.places]
         numbers, _ = self._find(group_distinct_rows(keys), keys)
         known = np.flatnonzero(numbers != ABSENT)
         if len(known):
@@ -160,11 +173,11 @@ class IndexedLastRowOperator(ColumnLastRowOperator):
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Emit the rows that are later than the last ones so far."""
         records = as_columns(batch, self.context.operator_name)
-        columns = records.columns
         if len(records) <= FEW_ROWS:
-            self._process_few(columns, to_tuples(records, self._types))
+            self._process_few(to_tuples(records, self._types))
             return
         self._put_entries_into_log()
+        columns = records.columns
         keys = [canonical_column(columns.column(index)) for index in self._partition.places]
         groups = group_rows(keys)
         stored, slots = self._find(groups, keys)

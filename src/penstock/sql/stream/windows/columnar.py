@@ -2,6 +2,10 @@
 
 `ColumnWindowsOperator` is the base of the operators: it handles their input and output columns (`ColumnWindows`) and
 their clock.
+
+Kernels cost as much for one row as for a hundred. So the rows of small batches wait as they come, and kernels take many
+of them together: once there are many, before a large batch, before windows fire, and before a checkpoint. Whether a row
+is late is decided when it comes.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import pyarrow as pa
 from penstock.runtime.columns import ColumnBatch, ColumnKey, as_columns, full
 from penstock.runtime.operators.columnar.windows import (
     END,
+    PANE,
     START,
     ColumnarSessionOperator,
     ColumnarWindowBase,
@@ -23,18 +28,26 @@ from penstock.runtime.operators.columnar.windows import (
     lowest,
     read_times,
 )
-from penstock.runtime.records import Batch
+from penstock.runtime.records import MIN_TIMESTAMP, Batch
 from penstock.runtime.windowing import assigners
 from penstock.sql.data.arrow import arrow_type, milliseconds
 from penstock.sql.data.datetimes import to_moments
+from penstock.sql.data.row_data import FewRows
 from penstock.sql.data.types import DataType
 from penstock.sql.logical.nodes import AggregateCall
 from penstock.sql.stream.aggregates.kernels import ColumnAggregates
 from penstock.sql.stream.rows.rows import ONLY_KEY
 from penstock.sql.stream.rows.state_ttl import StreamSession
 from penstock.sql.stream.windows.window_aggregate import WindowEnds, WindowTime
+from penstock.state.snapshot import StateCapture
 
 _CLOCK = pa.timestamp("ms")
+#: Batches of at most this many rows wait.
+FEW_ROWS: Final = 64
+#: Rows count, or come after their windows, or lie between windows.
+ON_TIME, LATE, OUTSIDE = 0, 1, 2
+#: how many rows wait at most
+_WAITING_MAX: Final = 1 << 12
 #: the columns of a window's start and end while distinct values are counted
 _START, _END = "$start", "$end"
 
@@ -76,12 +89,16 @@ class ColumnWindowsOperator(ColumnarWindowBase):
     def begin(self, windows: ColumnWindows, shares_panes: bool) -> None:
         """Set the input and the output."""
         self._windows = windows
+        #: rows that kernels have not taken, and their times
+        self._few, self._few_times = FewRows(), list[int]()
         self.aggregates = ColumnAggregates(windows.calls, shares_panes)
         self.key_names = self.key_names or ["key.0"]
 
     def fire_until(self, timestamp: int) -> None:
         """Fire the windows whose last millisecond is at or before a time."""
-        raise NotImplementedError
+        end = self.next_end()
+        if end is not None and end - 1 <= timestamp:
+            self.take_few()
 
     def next_end(self) -> int | None:
         """Return the end of the window that fires next."""
@@ -95,12 +112,58 @@ class ColumnWindowsOperator(ColumnarWindowBase):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Add the rows to their groups."""
-        windows = self._windows
-        records, times = windows.time.clock(
-            as_columns(batch, self.context.operator_name), windows.session, self.context
-        )
+        windows, records = self._windows, as_columns(batch, self.context.operator_name)
+        if len(records) <= FEW_ROWS:
+            self._process_few(*windows.time.clock_of_few(records, windows.session, self.context))
+            return
+        self.take_few()
+        records, times = windows.time.clock(records, windows.session, self.context)
         if len(records):
             super().process_batch(records.with_rowtimes(times), input_index)
+
+    def _process_few(self, records: ColumnBatch, times: list[int]) -> None:
+        if not times:
+            return
+        verdicts = self.judge(times)
+        if verdicts is None:
+            self.take_few()
+            super().process_batch(records.with_rowtimes(np.array(times, np.int64)))
+            return
+        if any(verdicts):
+            late, kept = (
+                np.array([index for index, verdict in enumerate(verdicts) if verdict == wanted], np.int64)
+                for wanted in (LATE, ON_TIME)
+            )
+            if len(late):
+                self.late(records.take(late))
+            if not len(kept):
+                return
+            records, times = records.take(kept), [times[index] for index in kept.tolist()]
+        if not self._few.add(records.data):
+            self.take_few()
+            self._few.add(records.data)
+        self._few_times += times
+        if len(self._few_times) >= _WAITING_MAX:
+            self.take_few()
+
+    def judge(self, times: list[int]) -> list[int] | None:
+        """Judge a few rows, and note the windows of those that are on time. None if more than times decides."""
+        raise NotImplementedError
+
+    def take_few(self) -> None:
+        """Give the waiting rows to kernels."""
+        times, self._few_times = self._few_times, []
+        if times:
+            self.take_on_time(ColumnBatch(self._few.take(), np.array(times, np.int64)))
+
+    def take_on_time(self, records: ColumnBatch) -> None:
+        """Add rows with their times, none of which is late."""
+        raise NotImplementedError
+
+    def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
+        """See `ColumnarWindowBase`."""
+        self.take_few()
+        return super().snapshot_state(checkpoint_id)
 
     def to_column_batch(self, batch: Batch) -> ColumnBatch:
         """See `ColumnarWindowBase`."""
@@ -185,7 +248,29 @@ class ColumnWindowAggregateOperator(ColumnWindowsOperator, ColumnarWindowOperato
 
     def fire_until(self, timestamp: int) -> None:
         """See `ColumnWindowsOperator`."""
+        super().fire_until(timestamp)
         ColumnarWindowOperator.fire_until(self, timestamp)
+
+    def judge(self, times: list[int]) -> list[int]:
+        """See `ColumnWindowsOperator`."""
+        panes, pane_ms, offset_ms = self._panes, self._pane_ms, self._assigner.offset_ms
+        verdicts = []
+        for time in times:
+            pane = (time - offset_ms) // pane_ms * pane_ms + offset_ms
+            verdict = ON_TIME
+            if pane not in panes:
+                end = self._last_end(pane)
+                if end - 1 > self.watermark:
+                    panes.add(pane)
+                    self._find_next()
+                else:
+                    verdict = LATE if end > MIN_TIMESTAMP else OUTSIDE
+            verdicts.append(verdict)
+        return verdicts
+
+    def take_on_time(self, records: ColumnBatch) -> None:
+        """See `ColumnWindowsOperator`."""
+        self.take(records, {PANE: self._assign_panes(records.rowtimes), **self.key_columns(records)})
 
 
 class ColumnSessionAggregateOperator(ColumnWindowsOperator, ColumnarSessionOperator):
@@ -197,7 +282,19 @@ class ColumnSessionAggregateOperator(ColumnWindowsOperator, ColumnarSessionOpera
 
     def next_end(self) -> int | None:
         """See `ColumnWindowsOperator`."""
-        return lowest(self.parts, END)
+        return self.least_end
+
+    def judge(self, times: list[int]) -> list[int] | None:
+        """See `ColumnWindowsOperator`. A row that is late alone may belong to a session that is not."""
+        end = min(times) + self._gap_ms
+        if end - 1 <= self.watermark:
+            return None
+        self.note_end(end)
+        return [ON_TIME] * len(times)
+
+    def take_on_time(self, records: ColumnBatch) -> None:
+        """See `ColumnWindowsOperator`."""
+        self.add(self._assign_sessions(records)[0])
 
     def process_watermark(self, timestamp: int) -> None:
         """See `ColumnWindowsOperator`."""
@@ -206,6 +303,7 @@ class ColumnSessionAggregateOperator(ColumnWindowsOperator, ColumnarSessionOpera
 
     def fire_until(self, timestamp: int) -> None:
         """See `ColumnWindowsOperator`."""
+        super().fire_until(timestamp)
         ColumnarSessionOperator.fire_until(self, timestamp)
 
 

@@ -20,6 +20,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from penstock.codecs.column_data import ColumnData
 from penstock.runtime.columns import ColumnBatch, as_columns
 from penstock.runtime.operators.base import StreamOperator, UserCodeError
 from penstock.runtime.operators.function_context import OperatorContext
@@ -27,8 +28,9 @@ from penstock.runtime.operators.watermarks import LATE_RECORDS
 from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
 from penstock.sql.analyzer.select import is_processing
 from penstock.sql.data.arrow import milliseconds, to_column, to_values
-from penstock.sql.data.datetimes import local_ns, moment_ns, to_local, to_moments
+from penstock.sql.data.datetimes import MILLISECOND_NS, local_ns, moment_ns, to_local, to_moments
 from penstock.sql.data.errors import TableRuntimeError
+from penstock.sql.data.row_data import RowData
 from penstock.sql.data.types import DataType, LocalZonedTimestampType
 from penstock.sql.functions.clock import ASSIGN
 from penstock.sql.logical.nodes import DELETE, INSERT, UPDATE_BEFORE, AggregateCall, WindowTable
@@ -36,9 +38,9 @@ from penstock.sql.stream.aggregates.accumulators import build_accumulator
 from penstock.sql.stream.aggregates.functions import read_operands
 from penstock.sql.stream.rows.rows import RowKeys
 from penstock.sql.stream.rows.state_ttl import EvaluatingOperator, StreamSession
+from penstock.sql.stream.rows.watermarks import has_milliseconds
 from penstock.state.equality import canonical_column
 
-_MILLISECOND_NS: Final = 1_000_000
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
 
@@ -60,13 +62,13 @@ class WindowEnds:
         last = end - 1
         if self._zone is None:
             return last
-        due = moment_ns(last * _MILLISECOND_NS, self._zone) // _MILLISECOND_NS
+        due = moment_ns(last * MILLISECOND_NS, self._zone) // MILLISECOND_NS
         return due + _HOUR_MS if self._shown(due + _HOUR_MS, self._zone) == last else due
 
     def time_ms(self, end: int) -> int:
         """Return the value of a window's time attribute: the first instant at which the clock shows its last ms."""
         last = end - 1
-        return last if self._zone is None else moment_ns(last * _MILLISECOND_NS, self._zone) // _MILLISECOND_NS
+        return last if self._zone is None else moment_ns(last * MILLISECOND_NS, self._zone) // MILLISECOND_NS
 
     def reached(self, watermark: int) -> int:
         """Return the wall-clock time at a watermark: exactly the windows that end by then are due."""
@@ -86,7 +88,7 @@ class WindowEnds:
 
     @staticmethod
     def _shown(moment: int, zone: tzinfo) -> int:
-        return local_ns(moment * _MILLISECOND_NS, zone) // _MILLISECOND_NS
+        return local_ns(moment * MILLISECOND_NS, zone) // MILLISECOND_NS
 
 
 _MOMENT: Final = pa.timestamp("ms", "UTC")
@@ -129,6 +131,27 @@ class WindowTime:
                 records = records.take(np.flatnonzero(times.is_valid().to_numpy(zero_copy_only=False)))
                 times = records.columns.column(self.place)
         return records, milliseconds(to_local(times, session.zone) if self.is_moment else times)
+
+    def clock_of_few(
+        self, records: ColumnBatch, session: StreamSession, context: OperatorContext
+    ) -> tuple[ColumnBatch, list[int]]:
+        """Do as `clock` for a few rows, which may be tuples; the times are a list."""
+        times = self._read_tuples(records.data)
+        if self.is_processing:
+            times = [context.now_ms() * MILLISECOND_NS] * len(records)
+        if times is not None:
+            if self.is_moment:
+                times = [local_ns(time, session.zone) for time in times]
+            return records, [time // MILLISECOND_NS for time in times]
+        records, clock = self.clock(records, session, context)
+        return records, clock.tolist()
+
+    def _read_tuples(self, data: ColumnData) -> list[int] | None:
+        """Return the times of rows in ns, unless these are columns or one has no time."""
+        if not isinstance(data, RowData) or not has_milliseconds(data.layout.types[self.place]):
+            return None
+        times = [row[self.place] for row in data.tuples]
+        return None if None in times else times
 
 
 #: State: (start, end) -> group -> [number of rows, accumulators, values of the key].
@@ -293,7 +316,7 @@ class WindowAggregateOperator(EvaluatingOperator):
         for key in self._keys:
             if key in self._edges:
                 edge = self._edges[key]
-                times = [(*window, ends[window[1]])[edge] * _MILLISECOND_NS for _, window, _, _ in rows]
+                times = [(*window, ends[window[1]])[edge] * MILLISECOND_NS for _, window, _, _ in rows]
                 arrays.append(to_column(times, self._types[key]))
             else:
                 position = self._groups.places.index(key)
