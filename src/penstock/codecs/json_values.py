@@ -29,7 +29,7 @@ from penstock.base.errors import FormatError, WrongTypeError
 from penstock.base.time import Instant
 from penstock.base.types import Row, values_by_names
 from penstock.codecs.pickling import make_rows
-from penstock.codecs.serialization import BAD_RECORD, format_reason, number_text, read_decimal
+from penstock.codecs.serialization import BAD_RECORD, format_reason, number_text, read_decimal, to_whole
 
 #: Python refuses to convert more digits, because conversion takes quadratic time
 _INTEGER_DIGITS_MAX: Final = 4_000
@@ -262,8 +262,9 @@ def _basic_reader(type_info: typeinfo.BasicTypeInfo) -> Convert:
         return _read_instant
 
     def read_integer(value: Any) -> int:
-        number = int(_scalar(value))
-        if number != decimal.Decimal(_scalar(value)) or not type_info.accepts(number):
+        exact = _scalar(value)
+        number = int(exact) if isinstance(exact, str) else to_whole(exact)
+        if number is None or not type_info.accepts(number):
             raise FormatError(f"{value!r} is not of type {type_info}")
         return number
 
@@ -373,8 +374,9 @@ def _basic_writer(type_info: typeinfo.BasicTypeInfo) -> Convert:
 
 def _plain_number(value: decimal.Decimal) -> Any:
     """Return a decimal as a JSON number if no digit is lost, else as text, which the reader also accepts."""
-    if value.is_finite() and value == value.to_integral_value():
-        return int(value)
+    whole = to_whole(value)
+    if whole is not None:
+        return whole
     return float(value) if value.is_finite() and decimal.Decimal(repr(float(value))) == value else str(value)
 
 

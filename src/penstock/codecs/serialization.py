@@ -532,6 +532,34 @@ def number_text(text: str) -> str:
     return text.strip()
 
 
+#: No number of a type has as many digits before the point.
+_DIGITS_MAX: Final = 400
+_TOO_LARGE: Final = 10**_DIGITS_MAX
+
+
+def parse_digits(digits: str) -> int:
+    """Return the integer of ASCII digits, or one that is too large for every type if there are very many.
+
+    Python refuses to parse thousands of digits, by an error that no caller expects.
+    """
+    significant = digits.lstrip("0")
+    return int(significant or 0) if len(significant) < _DIGITS_MAX else _TOO_LARGE
+
+
+def to_whole(number: float | decimal.Decimal) -> int | None:
+    """Return a number as an integer; None if it has a fraction, or is too large for every type.
+
+    A number such as 1e999999999 is never written out: that would take all memory.
+    """
+    if isinstance(number, decimal.Decimal):
+        if not number.is_finite() or number.adjusted() >= _DIGITS_MAX:
+            return None
+    elif not math.isfinite(number):
+        return None
+    whole = int(number)
+    return whole if whole == number else None
+
+
 def read_decimal(text: str) -> decimal.Decimal:
     """Parse a decimal number.
 

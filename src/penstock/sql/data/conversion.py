@@ -25,6 +25,7 @@ import numpy as np
 from penstock.base.errors import WrongTypeError, WrongValueError, short_repr
 from penstock.base.time import Instant
 from penstock.base.types import Row
+from penstock.codecs.serialization import to_whole
 from penstock.sql.data import types
 from penstock.sql.data.datetimes import DAY_NS, format_date
 from penstock.sql.data.types import DataType
@@ -117,9 +118,10 @@ def _to_held(data_type: DataType, zone: datetime.tzinfo) -> Converter:
 
 
 def _whole(value: Any) -> int:
-    if value != int(value):
+    whole = to_whole(value) if isinstance(value, decimal.Decimal) else int(value)
+    if whole is None or value != whole:
         raise WrongTypeError(f"{short_repr(value)} is not a whole number")
-    return int(value)
+    return whole
 
 
 def _decimal(value: Any, scale: int) -> decimal.Decimal:

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.codecs.arrow_columns import NANOSECONDS
+from penstock.codecs.serialization import parse_digits
 from penstock.sql.data.arrow import Datum, Kernel, arrow_type
 from penstock.sql.data.types import DataType, LocalZonedTimestampType
 
@@ -71,7 +72,7 @@ def parse_time(text: str) -> int | None:
     match = _TIME.fullmatch(text.strip())
     if match is None:
         return None
-    hour, minute, second = (int(group or 0) for group in match.groups()[:3])
+    hour, minute, second = (parse_digits(group or "0") for group in match.groups()[:3])
     if hour > 23 or minute > 59 or second > 59:
         return None
     return ((hour * 60 + minute) * 60 + second) * SECOND_NS + int((match.group(4) or "").ljust(9, "0"))

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.base.errors import UnsupportedError
+from penstock.codecs.serialization import parse_digits
 from penstock.sql.data import datetimes
 from penstock.sql.data.errors import TableRuntimeError
 from penstock.sql.datetime_format import patterns
@@ -318,7 +319,7 @@ def parse_default(text: str) -> int | None:
     match = _DEFAULT.fullmatch(text)
     if match is None:
         return None
-    year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
+    year, month, day, hour, minute, second = (parse_digits(part or "0") for part in match.groups()[:6])
     values = {"y": year, "M": month, "d": day, "H": hour, "m": minute, "s": second}
     return _resolved({**values, "n": int((match.group(7) or "").ljust(9, "0"))})
 
@@ -328,7 +329,7 @@ def parse_sql(text: str) -> int | None:
     match = _SQL.fullmatch(text.strip())
     if match is None or (" " in text.strip()) != (match.group(4) is not None):
         return None
-    year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
+    year, month, day, hour, minute, second = (parse_digits(part or "0") for part in match.groups()[:6])
     if not 1 <= month <= 12 or not 1 <= day <= 31:
         return None
     of_day = ((hour * 60 + minute) * 60 + second) * datetimes.SECOND_NS + int((match.group(7) or "").ljust(9, "0"))
@@ -370,7 +371,7 @@ def _modern_values(letters: list[patterns.Letters], match: re.Match[str]) -> Ite
         elif letter == "S":
             yield "n", int(text.ljust(9, "0"))
         else:
-            yield letter, int(text) + (2000 if letter in "yuY" and part.count == 2 else 0)
+            yield letter, parse_digits(text) + (2000 if letter in "yuY" and part.count == 2 else 0)
 
 
 def _index(names: tuple[str, ...], text: str) -> int:
@@ -442,6 +443,10 @@ def _of_day(values: dict[str, int]) -> int | None:
 # --- SimpleDateFormat ------------------------------------------------------------------------------------------------
 
 
+#: Names of months and numbers of a date have fewer characters.
+_WORD_MAX: Final = 18
+
+
 @lru_cache(maxsize=512)
 def simple_parser(pattern: str) -> SimpleParser:
     """Return the parser of a SimpleDateFormat pattern. Raises `TableRuntimeError` if the pattern is invalid."""
@@ -457,6 +462,8 @@ def simple_parser(pattern: str) -> SimpleParser:
         for part, word in zip(letters, match.groups(), strict=True):
             if part.letter in "zZX":
                 zone = _parse_zone(word)
+            elif len(word) > _WORD_MAX:  # a number that no calendar has
+                return None
             else:
                 _put(values, part, word)
         return calendar_moment(_lenient(values), zone)

@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from penstock.base.errors import FormatError, UnsupportedError
 from penstock.codecs.arrow_columns import map_array
 from penstock.codecs.json_values import NumberText, check_utf8, convert_to_float, encode_json
+from penstock.codecs.serialization import parse_digits, to_whole
 from penstock.sql.data import types
 from penstock.sql.data.arrow import arrow_type, to_column
 from penstock.sql.data.errors import TableRuntimeError
@@ -142,15 +143,16 @@ def _parse_integer(text: str) -> int:
     digits = text.strip(_BLANKS)
     if _WHOLE.fullmatch(digits) is None:
         raise FormatError("it is no whole number")
-    return int(digits)
+    return -parse_digits(digits[1:]) if digits.startswith("-") else parse_digits(digits.removeprefix("+"))
 
 
 def _exact_whole(value: Any) -> int:
     if isinstance(value, NumberText):
         value = decimal.Decimal(value.text)
-    if not isinstance(value, float | decimal.Decimal) or value != int(value):
-        raise FormatError("it is no whole number")
-    return int(value)
+    whole = to_whole(value) if isinstance(value, float | decimal.Decimal) else None
+    if whole is None:
+        raise FormatError("it is no whole number, or too large")
+    return whole
 
 
 def _float(value: Any) -> float:

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.codecs.serialization import parse_digits
 from penstock.sql.data import datetimes
 from penstock.sql.data.arrow import Datum, Kernel, apply_validity, arrow_type, flat_values, to_full_array
 from penstock.sql.data.types import DataType, DateType, LocalZonedTimestampType, NullType, TimestampType, TimeType
@@ -127,7 +128,7 @@ def _date(text: str) -> int | None:
     parts = [part.strip() for part in text.split("-", 2)]
     if not all(_DIGITS.fullmatch(part) for part in parts):
         return None
-    year, month, day = [*map(int, parts), 1, 1][:3]
+    year, month, day = [*map(parse_digits, parts), 1, 1][:3]
     if year > 9999 or not 1 <= month <= 12 or not 1 <= day <= datetimes.days_of_month(year, month):
         return None
     return datetimes.days_from_civil(year, month, day)

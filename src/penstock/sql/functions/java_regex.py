@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Final
 
 from penstock.base.errors import UnsupportedError
+from penstock.codecs.serialization import parse_digits
 from penstock.sql.data.errors import TableRuntimeError
 from penstock.sql.functions import characters
 from penstock.sql.functions.characters import Ranges
@@ -35,7 +36,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
         if "look-behind" in str(error):
             raise UnsupportedError(f"what looks behind in {pattern!r} must have one length") from error
         raise InvalidPatternError(f"{pattern!r} is no regular expression: {error}") from error
-    except (RecursionError, OverflowError) as error:
+    except (RecursionError, OverflowError, ValueError) as error:  # a number of repetitions has thousands of digits
         raise InvalidPatternError(f"the regular expression {pattern!r} is too large") from error
 
 
@@ -491,7 +492,7 @@ class _Translation:
             counts = self._pattern[self._at : end].split(",")
             if end < 0 or len(counts) > 2 or not all(count.isascii() and count.isdigit() for count in counts if count):
                 raise _OtherError
-            numbers = [int(count) for count in counts if count]
+            numbers = [parse_digits(count) for count in counts if count]
             if not counts[0] or max(numbers) > _REPEAT_MAX or numbers != sorted(numbers):
                 raise _OtherError
             self._at = end + 1

@@ -18,6 +18,7 @@ from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any, Final
 
+from penstock.codecs.serialization import parse_digits
 from penstock.sql.data.errors import TableRuntimeError
 from penstock.sql.functions.variants import JsonTextError, read_json, scalar_text
 
@@ -568,10 +569,15 @@ _FUNCTIONS: Final[dict[str, Callable[[Any], Any]]] = {
 }
 
 
+def _index(text: str) -> int:
+    digits = text.strip()
+    return -parse_digits(digits[1:]) if digits.startswith("-") else parse_digits(digits.removeprefix("+"))
+
+
 def path_function(name: str, argument: str) -> Callable[[Any], Any]:
     """Return a function by name. Raises `JsonPathError` if it does not exist."""
     if name == "index" and argument.strip().lstrip("-").isdigit():
-        return lambda value: _get_element(value, int(argument))
+        return lambda value: _get_element(value, _index(argument))
     function = _FUNCTIONS.get(name)
     if function is None or argument.strip():
         raise JsonPathError(f"Function with name: {name} does not exist.")
@@ -677,13 +683,13 @@ class _Parser:
         content = self.text[self.at + 1 : end]
         self.at = end + 1
         if end > 0 and _INDICES.fullmatch(content):
-            indices = [int(index) for index in content.split(",")]
+            indices = [_index(index) for index in content.split(",")]
             return Elements(content.strip(), lambda length: indices, len(indices) == 1)
         borders = _SLICE.fullmatch(content) if end > 0 else None
         if borders is None or borders.groups() == (None, None):
             self.fail("Could not parse what is in brackets: expected ?, ', 0-9, *")
         assert borders is not None
-        begin, to = (None if border is None else int(border) for border in borders.groups())
+        begin, to = (None if border is None else _index(border) for border in borders.groups())
         return Elements(content.strip(), lambda length: _slice(begin, to, length), False)
 
     def _quoted_names(self) -> Step:

@@ -15,7 +15,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow.compute as pc
 
-from penstock.base.errors import UnsupportedError
+from penstock.base.errors import UnsupportedError, short_repr
+from penstock.codecs.serialization import parse_digits
 from penstock.sql.data import types
 from penstock.sql.data.arrow import Datum, Kernel
 from penstock.sql.data.datetimes import DAY_NS, civil_from_days
@@ -76,14 +77,14 @@ def formatted(pattern: str, arguments: Sequence[Argument]) -> str:
             raise UnsupportedError("PRINTF does not format dates with %t")
         if conversion not in _CONVERSIONS:
             raise FormatError(f"an unknown conversion {conversion}")
-        spec = _Spec(conversion, flags, None if width is None else int(width), _whole(precision))
+        spec = _Spec(conversion, flags, _read_length(width), _read_length(precision))
         if conversion in "%n":
             parts.append(spec.fixed())
             continue
         if "<" in flags:
             index = last
-        elif number is not None and int(number) > 0:
-            index = int(number) - 1
+        elif number is not None and parse_digits(number) > 0:
+            index = parse_digits(number) - 1
         else:
             index, ordinary = ordinary, ordinary + 1
         if not 0 <= index < len(arguments):
@@ -93,8 +94,15 @@ def formatted(pattern: str, arguments: Sequence[Argument]) -> str:
     return "".join(parts)
 
 
-def _whole(text: str | None) -> int | None:
-    return None if text is None else int(text)
+#: Java's widths are 32-bit integers.
+_LENGTHS_END: Final = 2**31
+
+
+def _read_length(text: str | None) -> int | None:
+    length = None if text is None else parse_digits(text)
+    if length is not None and length >= _LENGTHS_END:
+        raise FormatError(f"a width or precision is too large: {short_repr(text)}")
+    return length
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,7 +386,7 @@ def _is_decimal_text(text: str | None) -> bool:
 def _is_whole(text: str) -> bool:
     """Return whether Java parses it as a 64-bit integer, in the digits of any script."""
     digits = text[1:] if text[:1] in ("+", "-") else text
-    return digits.isdecimal() and -(2**63) <= int(text) < 2**63
+    return digits.isdecimal() and -(2**63) <= parse_digits(digits) * (-1 if text.startswith("-") else 1) < 2**63
 
 
 def _always(answer: bool) -> Kernel:

@@ -13,13 +13,14 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from datetime import tzinfo
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.codecs.serialization import parse_digits
 from penstock.sql.data import datetimes, types
 from penstock.sql.data.arrow import Datum, Kernel, arrow_type
 from penstock.sql.data.errors import TableRuntimeError
@@ -129,7 +130,7 @@ def _integer(text: str, bits: int) -> int:
     match = _WHOLE.fullmatch(text.strip(" "))
     if match is None or not (match.group(2) or match.group(3)):
         raise _wrong(text, "a whole number")
-    value = int(f"{match.group(1)}{match.group(2) or 0}")
+    value = parse_digits(match.group(2) or "0") * (-1 if match.group(1) == "-" else 1)
     if not -(2**bits) <= value < 2**bits:
         raise _wrong(text, f"a whole number of {bits + 1} bits")
     return value
@@ -151,7 +152,10 @@ def _decimal(text: str, precision: int, scale: int) -> Decimal:
     trimmed = text.strip(" ")
     if _DECIMAL.fullmatch(trimmed) is None:
         raise _wrong(text, "a decimal number")
-    value = Decimal(trimmed)
+    try:
+        value = Decimal(trimmed)
+    except InvalidOperation:  # the exponent has more than 18 digits
+        value = Decimal(0 if "e-" in trimmed.lower() else "1e999999")
     # Do not write out a text such as 1e999999 in full.
     decimal = None if value and value.adjusted() >= precision - scale else fitted(value, precision, scale)
     if decimal is None:
@@ -166,7 +170,7 @@ def _date(text: str) -> int:
     parts = text.strip().partition(" ")[0].split("-")
     if len(parts) > 3 or not all(part.isascii() and part.isdigit() for part in parts):
         raise _wrong(text, "DATE")
-    year, month, day = [*map(int, parts), 1, 1][:3]
+    year, month, day = [*map(parse_digits, parts), 1, 1][:3]
     if year > 9999 or not 1 <= month <= 12 or not 1 <= day <= datetimes.days_of_month(year, month):
         raise _wrong(text, "DATE")
     return datetimes.days_from_civil(year, month, day)
@@ -177,10 +181,13 @@ def _time(text: str) -> int:
     match = _TIME.fullmatch(text.strip())
     if match is None:
         raise _wrong(text, "TIME")
-    hour, minute, second = (int(group or 0) for group in match.groups()[:3])
+    hour, minute, second = (parse_digits(group or "0") for group in match.groups()[:3])
     if match.group(5):
         sign = 1 if match.group(5) == "-" else -1
-        hour, minute = hour + sign * int(match.group(6)), minute + sign * int(match.group(7) or 0)
+        hour, minute = (
+            hour + sign * parse_digits(match.group(6)),
+            minute + sign * parse_digits(match.group(7) or "0"),
+        )
     if not (0 <= hour < 24 and 0 <= minute < 60 and second < 60):
         raise _wrong(text, "TIME")
     return ((hour * 60 + minute) * 60 + second) * 1000 + int((match.group(4) or "").ljust(3, "0")[:3])

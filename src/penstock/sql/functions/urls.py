@@ -6,6 +6,7 @@ import re
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from penstock.codecs.serialization import parse_digits
 from penstock.sql.functions import definition
 
 
@@ -71,7 +72,11 @@ def _host(authority: str) -> tuple[str | None, str] | None:
     host, _, port = host.partition(":")
     if port and not re.fullmatch(r"[+-]?\d+", port, re.ASCII):
         return None
-    return None if port and not -1 <= int(port) < 2**31 else (user, host)
+    return (
+        None
+        if port and not -1 <= parse_digits(port.lstrip("+-")) * (-1 if port[0] == "-" else 1) < 2**31
+        else (user, host)
+    )
 
 
 def _shortened(path: str) -> str:
