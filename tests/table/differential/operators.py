@@ -55,6 +55,7 @@ THRESHOLDS: Final = (
     Threshold("penstock.sql.stream.joins.sides", "_ASKED_MAX", _NEVER, 0),
     Threshold("penstock.sql.stream.windows.columnar", "FEW_ROWS", _NEVER, 0),
     Threshold("penstock.sql.stream.windows.columnar", "_WAITING_MAX", _NEVER, 1),
+    Threshold("penstock.sql.stream.lookups.pairing", "FEW_ROWS", _NEVER, 0),
     Threshold("penstock.sql.data.arrow", "_FEW", _NEVER, 0),
     Threshold("penstock.sql.expressions.columns", "_FEW", _NEVER, 1),
     Threshold("penstock.sql.functions.conditions", "_MANY", _NEVER, 1),

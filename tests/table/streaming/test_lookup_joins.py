@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+from random import Random, SystemRandom
+
+import numpy as np
 import pyarrow as pa
 import pytest
-from tests.table.streaming.looked_up import Asking, Names, NamesReader, at_once, keyed, later
+from tests.table.streaming.looked_up import LEFT, RIGHT, Asking, Names, NamesReader, at_once, keyed, later, spec
 
+from penstock.connectors.collection import ColumnsSource
+from penstock.runtime.columns import ColumnBatch
 from penstock.runtime.operators.base import UserCodeError
-from penstock.sql.data.types import DoubleType, IntType
+from penstock.sql.data.row_data import RowData, RowLayout
+from penstock.sql.data.types import BooleanType, DoubleType, IntType
+from penstock.sql.stream.lookups import pairing
 from penstock.sql.stream.lookups.cache import wrap_reader
+from penstock.sql.stream.lookups.lookup_join import LookupJoinOperator
+from penstock.sql.stream.lookups.pairing import LookupSpec
 from penstock.sql.stream.lookups.settings import CacheSettings, LookupSettings
+from penstock.sql.stream.rows.state_ttl import StreamSession
+from penstock.sql.tables.connector import HeldTable
+from penstock.sql.typed import Constant, Field, FunctionCall
 
 PLAIN = LookupSettings()
 
@@ -58,6 +72,61 @@ def test_a_call_that_fails_is_made_again_as_often_as_an_option_says() -> None:
     with pytest.raises(UserCodeError) as error:
         at_once(table, LookupSettings(error_retries=2)).send(("+I", 1, 1))
     assert isinstance(error.value.__cause__, OSError)
+
+
+# --- few rows of a table in memory ------------------------------------------------------------------------------------
+
+
+def draw_batches(random: Random) -> list[ColumnBatch]:
+    """Batches around the border of the forms, as tuples and as columns, with times and kinds."""
+    layout = RowLayout(["c0", "c1"], LEFT)
+    batches = []
+    for _ in range(random.randint(1, 8)):
+        rows = [(number, random.choice([None, *range(6)])) for number in range(random.choice((1, 1, 2, 3, 5)))]
+        data = RowData(layout, rows)
+        kinds = bytes(random.choices(range(4), k=len(rows))) if random.random() < 0.5 else None
+        times = np.array(random.choices(range(9), k=len(rows))) if random.random() < 0.5 else None
+        batches.append(ColumnBatch(data if random.random() < 0.5 else data.columns, times, kinds))
+    return batches
+
+
+def join_batches(joining: LookupSpec, table: pa.RecordBatch, batches: list[ColumnBatch], few: int) -> list[object]:
+    create = partial(HeldTable, ColumnsSource(table), table.schema, (0,))
+    sent: list[object] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pairing, "FEW_ROWS", few)
+        patch.setattr(pairing, "_KNOWN_MAX", 3)
+        asking = Asking(partial(LookupJoinOperator, joining, create, PLAIN, StreamSession()))
+        for batch in batches:
+            asking.harness.operator.process_batch(batch)
+            (*joined,) = asking._batches
+            asking._batches.clear()
+            sent.append([(repr(part.columns.to_pylist()), part.timestamps, part.kinds) for part in joined])
+    return sent
+
+
+@pytest.mark.parametrize("keeps_left", [True, False])
+def test_joins_of_few_rows_are_those_of_many(keeps_left: bool) -> None:
+    """For keys that are new, known or NULL, filters on either side, and rows with several matches."""
+    own, key, number, name = Field(LEFT[0], 0), Field(LEFT[1], 1), Field(RIGHT[0], 0), Field(RIGHT[1], 1)
+    for seed in (SystemRandom().getrandbits(48) for _ in range(40)):
+        random = Random(seed)
+        rows = [(random.choice([None, 1, 2, 3]), random.choice([None, "", "a"])) for _ in range(random.randint(0, 6))]
+        joining = replace(
+            spec(keeps_left),
+            key_values=(random.choice([key, FunctionCall(LEFT[1], "+", (key, Constant(LEFT[1], 1)))]),),
+            asks=random.choice([None, FunctionCall(BooleanType(), "<>", (own, Constant(LEFT[0], 1)))]),
+            where=random.choice([None, FunctionCall(BooleanType(), "IS NOT NULL", (name,))]),
+            condition=random.choice([None, None, FunctionCall(BooleanType(), "<", (own, Field(RIGHT[0], 2)))]),
+            expressions=random.choice([(number, name), ()]),
+        )
+        if not joining.expressions:
+            joining = replace(joining, right_types=(), names=("c0", "c1"), condition=None)
+        table = RowData(RowLayout(["c0", "c1"], RIGHT), rows).columns
+        batches = draw_batches(random)
+        expected = join_batches(joining, table, batches, 0)
+        assert join_batches(joining, table, batches, 2) == expected, f"seed {seed}"
+        assert join_batches(joining, table, batches, 9) == expected, f"seed {seed}"
 
 
 # --- later ------------------------------------------------------------------------------------------------------------

@@ -93,10 +93,12 @@ class CalcOperator(EvaluatingOperator):
         self._has_columns = len(computed) < len(expressions)
         self._compute_others = Evaluator((), session, computed)
         #: builds the row program for the first batch of a few rows; jobs of large batches do not need it
-        self._build_program: Callable[[], RowProgram | None] | None = partial(
-            build_row_program, self._condition, expressions, session
+        self._build_program: Callable[[Sequence[Typed]], RowProgram | None] | None = partial(
+            build_row_program, self._condition, session=session
         )
         self._program: RowProgram | None = None
+        #: whether the program filters, and leaves the expressions to kernels
+        self._only_filters = False
         #: of the rows that the program computes
         types = [expression.type for expression in expressions]
         self._layout = RowLayout(self._names if types else (), types)
@@ -105,16 +107,22 @@ class CalcOperator(EvaluatingOperator):
         """Filter and compute a batch."""
         records = as_columns(batch, self.context.operator_name)
         program = self._find_program() if len(records) <= row_program.TUPLES_MAX else None
-        if program is not None and program.takes(records.data):
-            computed = self._by_rows(program, records)
-        else:
+        if program is None or not program.takes(records.data):
             computed = self._by_kernels(records)
+        elif self._only_filters:
+            computed = self._filter_by_rows(program, records)
+        else:
+            computed = self._by_rows(program, records)
         if computed is not None:
             self.output.collect(computed)
 
     def _find_program(self) -> RowProgram | None:
-        if self._build_program is not None:
-            self._program, self._build_program = self._build_program(), None
+        """Return the program for a few rows. It is for the filter alone if an expression has no row form."""
+        build, self._build_program = self._build_program, None
+        if build is not None:
+            self._program = build(self._expressions or ())
+            if self._program is None and self._condition is not None:
+                self._program, self._only_filters = build(()), True
         return self._program
 
     def resume_event_time(self, watermark: int) -> None:
@@ -148,6 +156,26 @@ class CalcOperator(EvaluatingOperator):
             computed.origin = records.origin
         return computed
 
+    def _filter_by_rows(self, program: RowProgram, records: ColumnBatch) -> ColumnBatch | None:
+        """Filter a few rows, and let kernels compute those that are left. Returns None if no row is left."""
+        try:
+            chosen = program.choose(records.data)
+        except TableRuntimeError:
+            return self._by_kernels(records)
+        if not chosen:
+            return None
+        left = records if len(chosen) == len(records) else records.take(np.array(chosen))
+        try:
+            computed = self._computed(left, Columns.of(left.columns))
+        except TableRuntimeError as error:
+            raise self._failed(records) from error
+        if left is records:
+            computed.origin = records.origin
+        return computed
+
+    def _failed(self, records: ColumnBatch) -> UserCodeError:
+        return UserCodeError(self.context.operator_name, f"a batch of {len(records)} rows")
+
     def _by_kernels(self, records: ColumnBatch) -> ColumnBatch | None:
         """Filter and compute a batch. Returns None if no row is left."""
         columns = Columns.of(records.columns)
@@ -158,7 +186,7 @@ class CalcOperator(EvaluatingOperator):
                     return None
             computed = self._computed(records, columns)
         except TableRuntimeError as error:
-            raise UserCodeError(self.context.operator_name, f"a batch of {len(records)} rows") from error
+            raise self._failed(records) from error
         if columns.numbers is None:
             computed.origin = records.origin
         return computed

@@ -26,7 +26,15 @@ from penstock.runtime.records import Batch
 from penstock.sql.data.errors import TableRuntimeError
 from penstock.sql.logical.nodes import DELETE, UPDATE_BEFORE
 from penstock.sql.stream.lookups.cache import ReloadingReader, wrap_async_reader, wrap_reader
-from penstock.sql.stream.lookups.pairing import Asked, LookupSpec, Pairing, merged, missing
+from penstock.sql.stream.lookups.pairing import (
+    Asked,
+    KnownMatches,
+    LookupSpec,
+    Pairing,
+    build_known_matches,
+    merged,
+    missing,
+)
 from penstock.sql.stream.lookups.settings import LookupSettings
 from penstock.sql.stream.rows.rows import RowEquality, RowKeys, build_columns, pack_kinds, to_canonical_rows
 from penstock.sql.stream.rows.state_ttl import EvaluatingOperator, StreamSession
@@ -58,8 +66,12 @@ class LookupJoinOperator(EvaluatingOperator):
 
     def open(self) -> None:
         """Connect to the table, and build the evaluators of the expressions."""
-        self._pairing = Pairing(self._spec, self.running(self._session))
+        session = self.running(self._session)
+        self._pairing = Pairing(self._spec, session)
         reader, reload = self._create_reader(), self._settings.reload
+        self._known: KnownMatches | None = None
+        if isinstance(reader, HeldTable) and reload is None and not self._settings.miss_retries:
+            self._known = build_known_matches(self._spec, self._pairing, session, self.answer)
         if reload is not None:
             assert isinstance(reader, HeldTable)
             reader = self._reloading = ReloadingReader(reader, reload, self.context.now_ms, self._session.zone)
@@ -85,8 +97,10 @@ class LookupJoinOperator(EvaluatingOperator):
         """Look up the keys of a batch, and join the answer."""
         records = as_columns(batch, self.context.operator_name)
         try:
-            request = self._pairing.asked(records)
-            joined = self._pairing.joined(records, request, self.answer(request, len(records)))
+            joined = None if self._known is None else self._known.join(records)
+            if joined is None:
+                request = self._pairing.asked(records)
+                joined = self._pairing.joined(records, request, self.answer(request, len(records)))
         except TableRuntimeError as error:
             raise UserCodeError(self.context.operator_name, f"a batch of {len(records)} rows") from error
         if len(joined):

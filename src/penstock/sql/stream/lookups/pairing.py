@@ -1,21 +1,29 @@
-"""The computations of lookup joins on whole columns: the keys to look up, and the pairs that answers form."""
+"""The computations of lookup joins: the keys to look up, and the pairs that answers form.
+
+`Pairing` computes on whole columns. `KnownMatches` is for a few rows and a table whose answers do not change. Kernels
+cost more than Python there, so it has the matches of the last keys as tuples.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.runtime.columns import ColumnBatch
-from penstock.sql.data.arrow import arrow_type
+from penstock.sql.data.arrow import arrow_type, to_values
+from penstock.sql.data.errors import TableRuntimeError
+from penstock.sql.data.row_data import RowData, RowLayout
 from penstock.sql.data.types import DataType
 from penstock.sql.expressions.columns import Columns
 from penstock.sql.expressions.evaluator import Evaluator
+from penstock.sql.expressions.row_program import RowProgram, build_row_program
 from penstock.sql.functions.definition import Session
+from penstock.sql.stream.rows.rows import RowEquality, to_tuples
 from penstock.sql.tables.connector import LookedUp
 from penstock.sql.tables.tables import column_names
 from penstock.sql.typed import Field, Typed
@@ -137,6 +145,86 @@ class Pairing:
         theirs = [column.take(indices) for column in paired.columns]
         columns = pa.RecordBatch.from_arrays([*mine.columns.columns[:width], *theirs], list(self._spec.names))
         return ColumnBatch(columns, mine.rowtimes, mine.kinds)
+
+
+#: Batches of at most this many rows are joined in Python.
+FEW_ROWS: Final = 64
+#: The number of keys and matches at which they are forgotten.
+_KNOWN_MAX: Final = 1 << 14
+
+
+class KnownMatches:
+    """See the module docstring. Use `build_known_matches`.
+
+    Args:
+        spec: has no condition on pairs.
+        pairing: computes the matches of other keys.
+        program: computes the key of a row, followed by whether it is looked up.
+        look_up: looks up the keys of a batch; has the number of its rows as well.
+    """
+
+    def __init__(
+        self, spec: LookupSpec, pairing: Pairing, program: RowProgram, look_up: Callable[[Asked, int], LookedUp]
+    ) -> None:
+        self._spec = spec
+        self._pairing = pairing
+        self._program = program
+        self._look_up = look_up
+        self._layout = RowLayout(spec.names, [*spec.left_types, *spec.right_types])
+        self._no_match = [(None,) * len(spec.right_types)] if spec.keeps_left else []
+        self._known: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
+        self._size = 0
+
+    def join(self, records: ColumnBatch) -> ColumnBatch | None:
+        """Join the rows of a batch. Returns None if that is not possible in Python."""
+        data = records.data
+        if len(records) > FEW_ROWS or not self._program.takes(data):
+            return None
+        try:
+            keys = self._program.project(data, range(len(records)))
+        except TableRuntimeError:
+            return None  # the kernels report the error, whatever the size of the batch
+        known = self._known
+        if not all(key in known for key in keys):
+            self._learn(records, keys)
+        rows = to_tuples(records, self._spec.left_types)
+        joined: list[tuple[Any, ...]] = []
+        numbers: list[int] = []
+        for number, (row, key) in enumerate(zip(rows, keys, strict=True)):
+            for match in known[key] or self._no_match:
+                joined.append(row + match)
+                numbers.append(number)
+        kinds = None if records.kinds is None else bytes([records.kinds[number] for number in numbers])
+        rowtimes = None if records.rowtimes is None else records.rowtimes[np.array(numbers, np.int64)]
+        return ColumnBatch(RowData(self._layout, joined), rowtimes, kinds)
+
+    def _learn(self, records: ColumnBatch, keys: Sequence[tuple[Any, ...]]) -> None:
+        """Look up the keys of a batch."""
+        if self._size > _KNOWN_MAX:
+            self._known.clear()
+            self._size = 0
+        request = self._pairing.asked(records)
+        paired = self._pairing.pairs(records, request, self._look_up(request, len(records)))
+        columns = zip(paired.columns, self._spec.right_types, strict=True)
+        found = list(zip(*[to_values(column, kind) for column, kind in columns], strict=True))
+        matches: list[list[tuple[Any, ...]]] = [[] for _ in keys]
+        for row, place in zip(paired.left.tolist(), paired.right.tolist(), strict=True):
+            if place >= 0:
+                matches[row].append(found[place] if found else ())
+        for key, of_key in zip(keys, matches, strict=True):
+            self._size += 1 + len(of_key)
+            self._known[key] = of_key
+
+
+def build_known_matches(
+    spec: LookupSpec, pairing: Pairing, session: Session, look_up: Callable[[Asked, int], LookedUp]
+) -> KnownMatches | None:
+    """Return the join of a few rows; None if the specification does not allow it."""
+    expressions = [*spec.key_values, *(() if spec.asks is None else (spec.asks,))]
+    if spec.condition is not None or not RowEquality([value.type for value in spec.key_values]).is_plain:
+        return None
+    program = build_row_program(None, expressions, session)
+    return None if program is None else KnownMatches(spec, pairing, program, look_up)
 
 
 def missing(request: Asked, answer: LookedUp) -> Any:
