@@ -148,7 +148,7 @@ class SeriesReader(PositionedReader[SplitT], Generic[SplitT]):
     def poll_next(self, max_records: int) -> Batch | connector.InputStatus:
         """Return records of the series with the lowest place that is not paused."""
         if not self._requested and not self._no_more:
-            # This subtask may have another split; requested only when the current ones end, it would never arrive.
+            # Restored splits may not be all of this subtask's; requested at their end, the others would never arrive.
             self._requested = True
             self._context.request_split()
         if len(self._splits) > 1 or self._paused:
@@ -220,12 +220,11 @@ class SeriesQueue(SplitQueue[SplitT]):
         self._number_of = number_of
 
     def handle_split_request(self, subtask_index: int) -> None:
-        """Assign the subtask's next split, or signal that it has no more."""
-        for split in self._splits:
+        """Assign all splits of the subtask, and signal that it gets no more."""
+        for split in list(self._splits):
             if self._number_of(split) % self._context.parallelism == subtask_index:
                 self._splits.remove(split)
                 self._context.assign_split(split, subtask_index)
-                return
         self._context.signal_no_more_splits(subtask_index)
 
 

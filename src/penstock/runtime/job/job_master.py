@@ -64,6 +64,8 @@ class JobMaster:
     ) -> None:
         self.job_id = job_id
         self.status = _S.CREATED
+        #: whether the job has ended and its workers have been released
+        self.is_done = False
         self.failure: errors.PenstockError | None = None
         #: whether an earlier job master, or an earlier job of this name, had already brought it to its end
         self.had_ended = False
@@ -153,11 +155,6 @@ class JobMaster:
             self._recovery.recover()
         else:
             self._recovery.begin()
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the job has ended and its workers have been released."""
-        return self.status.is_terminal_state()
 
     def next_deadline(self) -> int | None:
         """Return when (ms) `on_time` is due."""
@@ -686,6 +683,6 @@ class JobMaster:
     def _move(self, status: JobStatus, reason: str | None) -> None:
         if status not in JOB_MOVES[self.status]:
             raise AssertionError(f"job {self.job_id}: {self.status.name} cannot become {status.name}")
-        self.status = status
+        self.status, self.is_done = status, status.is_terminal_state()
         self.history.moved(status, self._clock.now_ms())
         self._effects.tell_status(status.name, reason)

@@ -19,7 +19,7 @@ from penstock.base.errors import ContractError, WrongTimeError
 from penstock.base.metrics import MetricGroup
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.codecs.pickling import loads_named
-from penstock.runtime.columns import SplitColumnBatch, last_timestamp
+from penstock.runtime.columns import SplitColumnBatch
 from penstock.runtime.connector import InputStatus, Source, SourceReader, SplitBatch
 from penstock.runtime.operators.base import Output, StreamOperator, UserCodeError
 from penstock.runtime.operators.function_context import OperatorContext
@@ -301,7 +301,7 @@ class SourceOperator(StreamOperator):
             if not len(batch):
                 return
             self.records_out += len(batch)
-            if (last_ms := last_timestamp(batch)) is not None:
+            if (last_ms := batch.last_timestamp()) is not None:
                 self._last_emitted = last_ms, now
             for part, _ in generator.follow(batch):
                 self.output.collect(part)
