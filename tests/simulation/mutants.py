@@ -21,10 +21,9 @@ from penstock.runtime.checkpoint import coordinator as coordinator_module
 from penstock.runtime.checkpoint.coordinator import CheckpointCoordinator
 from penstock.runtime.checkpoint.pending import CheckpointsFailed, PendingCheckpoint
 from penstock.runtime.checkpoint.savepoints import Recovery, garbage
-from penstock.runtime.effects import carry_out
+from penstock.runtime.effects import Turns, carry_out
 from penstock.runtime.graph import ExecutionGraph
-from penstock.runtime.job.events import AttemptReady, Turns
-from penstock.runtime.job.recovery import JobRecovery
+from penstock.runtime.job.recovery import AttemptReady, JobRecovery
 from penstock.runtime.job.sources import SourceCoordinator
 from penstock.runtime.operators.record.process import EVENT_TIMERS
 from penstock.runtime.operators.sink import SinkOperator

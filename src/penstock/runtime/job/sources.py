@@ -36,7 +36,7 @@ from penstock.runtime.connector import Source, SplitEnumerator, late_split
 from penstock.runtime.effects import Effects
 from penstock.runtime.failure import with_prospects
 from penstock.runtime.graph import ExecutionGraph, JobEdge, JobGraph, JobVertex, Subtask
-from penstock.runtime.job.events import AttemptFailed
+from penstock.runtime.job.recovery import AttemptFailed
 from penstock.runtime.ports import Clock
 from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP
 from penstock.storage.metadata import CheckpointMetadata

@@ -6,6 +6,10 @@
 `stuck_workers` and `stuck_tasks` name cancelled tasks that have not ended, with their workers and the user functions
 that have not returned.
 
+`unwritten_side_outputs` reports side outputs that are read but never written, most likely due to a misspelt tag, when a
+job has finished. A task counts the records of each side output that is read, in a counter that does not exist before
+the first record. Side outputs for late records have a counter from the start, because they are usually empty.
+
 `worker_name` and the functions after it describe tasks and their workers, for people who look for the cause of a delay.
 Pure.
 """
@@ -22,10 +26,11 @@ from penstock.runtime import protocol
 from penstock.runtime.accumulators import accumulator_values
 from penstock.runtime.checkpoint.coordinator import CheckpointCoordinator
 from penstock.runtime.effects import Effects
-from penstock.runtime.graph import EXECUTION_MOVES, Execution, ExecutionGraph, ExecutionState, Subtask
+from penstock.runtime.graph import EXECUTION_MOVES, Execution, ExecutionGraph, ExecutionState, JobGraph, Subtask
 from penstock.runtime.job.slots import SlotPool, deployments
 from penstock.runtime.job.sources import AlignmentGroups
 from penstock.runtime.ports import Clock
+from penstock.runtime.task.operator_chain import side_output_counter
 from penstock.runtime.task.stream_task import task_settings
 from penstock.storage.metadata import CheckpointMetadata
 
@@ -340,3 +345,17 @@ def unacknowledged(graph: ExecutionGraph, slot_pool: SlotPool, executions: Itera
     if remaining:
         parts.append(f"neither have {remaining} tasks of {len(by_worker) - NAMED_MAX} other workers")
     return "; ".join(parts)
+
+
+def unwritten_side_outputs(job_graph: JobGraph, metrics: Iterable[protocol.TaskMetrics]) -> list[str]:
+    """Return a line for each side output that no task has counted; all tasks of the job must have reported."""
+    counters: dict[int, set[str]] = {}
+    for task in metrics:
+        counters.setdefault(task.execution.vertex, set()).update(task.counters)
+    return [
+        f"the program reads side output {tag_id!r} of operator {name!r}, but it received no records; does the function "
+        "write to another tag?"
+        for vertex in job_graph.vertices
+        for name, tag_id in vertex.side_outputs
+        if vertex.index in counters and side_output_counter(tag_id) not in counters[vertex.index]
+    ]
