@@ -8,8 +8,14 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from penstock.base.errors import ConfigurationError
-from penstock.connectors.rate_limiter import RateLimiter, RateLimiterStrategy
-from penstock.connectors.split_reader import PositionedReader, SeriesQueue, SeriesReader, SplitQueue
+from penstock.connectors.split_reader import (
+    PositionedReader,
+    RateLimiter,
+    RateLimiterStrategy,
+    SeriesQueue,
+    SeriesReader,
+    SplitQueue,
+)
 from penstock.runtime import connector
 from penstock.runtime.operators.results import holds_objects, with_copies
 from penstock.runtime.records import Batch

@@ -15,11 +15,17 @@ from penstock.runtime.checkpoint.pending import PendingCheckpoint
 from penstock.runtime.checkpoint.statistics import watermarks_of_subtask
 from penstock.runtime.graph import JobEdge, JobGraph, JobVertex, OperatorInfo
 from penstock.runtime.job import slots as scheduler
-from penstock.runtime.job.slots import state_of_subtask
 from penstock.runtime.protocol import AcknowledgeCheckpoint, ExecutionId, NotifyCheckpointComplete, TriggerCheckpoint
 from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP
 from penstock.state.snapshot import OperatorCapture, read_operator
-from penstock.storage.metadata import OperatorState, OperatorStateHandle, OperatorSubtaskState, StateFile, checksum
+from penstock.storage.metadata import (
+    OperatorState,
+    OperatorStateHandle,
+    OperatorSubtaskState,
+    StateFile,
+    checksum,
+    state_of_subtask,
+)
 
 SUBTASKS = range(3)
 

@@ -12,7 +12,7 @@ from tests.runtime.task.fakes import Rig
 
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource, GeneratorSplit
-from penstock.connectors.rate_limiter import RateLimiterStrategy
+from penstock.connectors.split_reader import RateLimiterStrategy
 from penstock.runtime.operators.base import StreamOperator
 from penstock.runtime.operators.record.stateless import MapOperator
 from penstock.runtime.operators.source import SourceOperator

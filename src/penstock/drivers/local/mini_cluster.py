@@ -37,6 +37,7 @@ from penstock.base.options import EXECUTION_TARGET, PYTHON_ARCHIVES, PYTHON_EXEC
 from penstock.drivers.cancellation import where_is
 from penstock.drivers.event_loop import (
     WAIT_MS_MAX,
+    EndedTasks,
     EventLoopThread,
     InlineBackground,
     SystemClock,
@@ -44,7 +45,7 @@ from penstock.drivers.event_loop import (
     WaitingEventLoop,
 )
 from penstock.drivers.failure_enrichers import failure_enrichers
-from penstock.drivers.inspection import Answer, Answers, EndedTasks, Question, process_figures
+from penstock.drivers.inspection import Answer, Answers, Question, process_figures
 from penstock.drivers.logs import set_thread_job
 from penstock.drivers.running_job import ANSWER_MS_MAX, RunningJob, settle
 from penstock.drivers.stepwise.exchange import run_in_order

@@ -58,7 +58,7 @@ from penstock.runtime.task.barriers import AlignedBarrierHandler, AtLeastOnceBar
 from penstock.runtime.task.channels.input_gate import InputGate
 from penstock.runtime.task.checkpoints import TaskCheckpoints, TaskSnapshots
 from penstock.runtime.task.stream_task import StreamTask
-from penstock.state.heap import HeapKeyedStateBackend
+from penstock.state.backend import HeapKeyedStateBackend
 from penstock.storage.leadership import BEGUN, JobMark
 
 MASTER, WORKER = "job master", "worker"

@@ -22,7 +22,7 @@ from penstock.drivers.simulation.stepwise_world import DriverKilled, StepwiseWor
 from penstock.drivers.stepwise.exchange import Sources, run_in_order, separate_answers
 from penstock.drivers.stepwise.sinks import Sinks
 from penstock.runtime.batch.exchange import COMMITTABLES, Rows
-from penstock.runtime.checkpoint.savepoints import garbage, read_through
+from penstock.runtime.checkpoint.savepoints import read_through
 from penstock.runtime.checkpoint.statistics import INPUT_PLACE, restored_watermarks
 from penstock.runtime.epochs.coordinator import EpochWork, Task, epoch_vertices
 from penstock.runtime.epochs.task import EpochTask
@@ -34,7 +34,7 @@ from penstock.runtime.master.master import Driving
 from penstock.runtime.protocol import StopMode
 from penstock.runtime.records import MIN_TIMESTAMP
 from penstock.storage.leadership import BEGUN, LeftByJobs
-from penstock.storage.metadata import CheckpointMetadata
+from penstock.storage.metadata import CheckpointMetadata, garbage
 
 
 class Listening:

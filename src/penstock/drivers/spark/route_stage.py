@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.watermark_strategy import ColumnAssigner
-from penstock.drivers.inspection import rare_collections
+from penstock.drivers.event_loop import rare_collections
 from penstock.drivers.spark import batch_stage
 from penstock.drivers.spark.frames import ROW, TUPLE, VALUE, RecordShape, numbers, numbers_or_null, to_records
 from penstock.runtime.batch.exchange import HASH_BITS, HASH_MASK, Places

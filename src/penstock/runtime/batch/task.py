@@ -50,8 +50,7 @@ from penstock.runtime.records import MAX_WATERMARK, Batch
 from penstock.runtime.supersteps import Superstep, SuperstepContext
 from penstock.runtime.task.failures import EndedTask
 from penstock.runtime.task.operator_chain import OperatorChain, VertexProgram, load_program
-from penstock.state.backend import KeyedStateBackend
-from penstock.state.heap import HeapKeyedStateBackend
+from penstock.state.backend import HeapKeyedStateBackend, KeyedStateBackend
 from penstock.state.operator_state import OperatorStateBackend
 
 

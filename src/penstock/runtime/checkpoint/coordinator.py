@@ -30,20 +30,13 @@ from penstock.runtime.checkpoint.pending import (
     find_stragglers,
     stragglers,
 )
-from penstock.runtime.checkpoint.savepoints import (
-    Choice,
-    Forerunners,
-    SavepointRequest,
-    forerunners,
-    garbage,
-    savepoint_path,
-)
+from penstock.runtime.checkpoint.savepoints import Choice, Forerunners, SavepointRequest, forerunners, savepoint_path
 from penstock.runtime.effects import Effects
 from penstock.runtime.failure import is_final_at_first, is_outside
 from penstock.runtime.graph import Execution, ExecutionGraph
 from penstock.runtime.ports import CheckpointStore, Clock
 from penstock.storage.leadership import BEGUN, JobMark, LeftByJobs
-from penstock.storage.metadata import CheckpointMetadata, StateFile, checksum, encode_metadata
+from penstock.storage.metadata import CheckpointMetadata, StateFile, checksum, encode_metadata, garbage
 
 #: The longest pause (ms) after a checkpoint that took longer than the interval. Longer intervals do not add a pause.
 PAUSE_MS_MAX: Final = 100

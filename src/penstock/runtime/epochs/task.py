@@ -12,7 +12,6 @@ from penstock.runtime.accumulators import pickled
 from penstock.runtime.batch import exchange
 from penstock.runtime.batch.task import OpenCalls, bounded_context
 from penstock.runtime.checkpoint.restore import ONLY_STREAMING
-from penstock.runtime.checkpoint.statistics import ChannelState
 from penstock.runtime.connector import Boundedness
 from penstock.runtime.epochs.coordinator import EpochAnswer, EpochVertex, EpochWork, InputWatermarks, OutputDigest
 from penstock.runtime.operators.base import Output, StreamOperator
@@ -27,6 +26,7 @@ from penstock.runtime.task.checkpoints import SnapshotWriter, StateHistories, re
 from penstock.runtime.task.failures import EndedTask
 from penstock.runtime.task.operator_chain import OperatorChain, VertexProgram, load_program
 from penstock.state.keys import key_group_range
+from penstock.storage.metadata import ChannelState
 
 #: Takes the place of an edge in the row of a task's `EpochAnswer`.
 ANSWER: Final = -3

@@ -27,13 +27,11 @@ from penstock.base.configuration import Configuration
 from penstock.base.errors import WrongValueError
 from penstock.runtime import protocol
 from penstock.runtime.checkpoint.restore import edges_with_new_producers, is_rescaled, taken_over
-from penstock.runtime.checkpoint.statistics import CHANNEL_MODE, parse_channel, restored_watermarks
+from penstock.runtime.checkpoint.statistics import restored_watermarks
 from penstock.runtime.effects import Effects
 from penstock.runtime.graph import FORWARD, ExecutionGraph, ExecutionVertex, JobGraph, JobVertex, Slot, Subtask
 from penstock.runtime.ports import Clock
-from penstock.state.keys import key_group_range
-from penstock.state.operator_state import BROADCAST_MODE, SPLIT_MODE, UNION_MODE
-from penstock.storage import metadata
+from penstock.storage.metadata import CheckpointMetadata, OperatorState, state_of_subtask
 
 
 def assign_slots(
@@ -52,7 +50,7 @@ def deployments(
     slots: Sequence[str],
     addresses: Mapping[str, str],
     settings: protocol.TaskSettings,
-    restored: metadata.CheckpointMetadata | None,
+    restored: CheckpointMetadata | None,
     commits_only: bool = False,
     awaits_start: bool = False,
     forerunners: tuple[str, ...] = (),
@@ -108,8 +106,8 @@ def _deployment(
     slots: Sequence[str],
     addresses: Mapping[str, str],
     settings: protocol.TaskSettings,
-    restored: metadata.CheckpointMetadata | None,
-    states: Mapping[str, metadata.OperatorState],
+    restored: CheckpointMetadata | None,
+    states: Mapping[str, OperatorState],
     rescaled: Collection[int],
     awaited: Collection[int],
     forced_aligned: Collection[int],
@@ -158,74 +156,6 @@ def _deployment(
         sends_channel_state=tuple(e.index for e in job.get_outputs(vertex.index) if e.index in awaited),
         builds_on_restored=restored is not None and restored.job_id == job_id and not restored.is_savepoint,
     )
-
-
-def state_of_subtask(
-    operator: metadata.OperatorState,
-    subtask: int,
-    parallelism: int,
-    max_parallelism: int,
-    rescaled_edges: Collection[int] = (),
-) -> metadata.OperatorSubtaskState:
-    """Return one subtask's share of an operator's state (D4).
-
-    Keyed state: every handle whose key groups overlap the subtask's. Lists: at the same parallelism, each subtask gets
-    its own. At another parallelism the items of split lists are distributed one by one, and committables by the subtask
-    that wrote them. Union lists: all handles. Broadcast maps: the map of one subtask. In-flight records go to the same
-    subtask, except on rescaled edges, where they are partitioned again. Finished subtasks left their last state, which
-    is distributed like any other (G10).
-    """
-    first, last = key_group_range(subtask, max_parallelism, parallelism)
-    keyed: dict[str, tuple[metadata.KeyedStateHandle, ...]] = {}
-    lists: dict[str, tuple[metadata.OperatorStateHandle, ...]] = {}
-    native: tuple[metadata.NativeStateHandle, ...] = ()
-    dealt: dict[str, int] = {}
-    for old_subtask, state in sorted(operator.subtasks.items()):
-        for name, keyed_handles in state.keyed.items():
-            mine = tuple(h for h in keyed_handles if h.first_key_group <= last and h.last_key_group >= first)
-            if mine:
-                keyed[name] = keyed.get(name, ()) + mine
-        native += tuple(h for h in state.native if h.first_key_group <= last and h.last_key_group >= first)
-        for name, handles in state.operator.items():
-            for handle in handles:
-                share: metadata.OperatorStateHandle | None = handle
-                if handle.mode == SPLIT_MODE and parallelism != operator.parallelism:
-                    before = dealt.get(name, 0)
-                    dealt[name] = before + handle.items
-                    share = _share(handle, (subtask - before) % parallelism, parallelism)
-                elif handle.mode == BROADCAST_MODE:
-                    share = handle if old_subtask == _broadcaster(operator, name, subtask, parallelism) else None
-                elif handle.mode == CHANNEL_MODE:
-                    stays = old_subtask == subtask and parse_channel(name)[1] not in rescaled_edges
-                    share = handle if stays else None
-                elif handle.mode != UNION_MODE:
-                    share = handle if old_subtask % parallelism == subtask else None
-                if share is not None:
-                    lists[name] = (*lists.get(name, ()), share)
-    return metadata.OperatorSubtaskState(keyed, lists, native)
-
-
-def _share(handle: metadata.OperatorStateHandle, first: int, step: int) -> metadata.OperatorStateHandle | None:
-    """Return every `step`th item of a list, from `first` on; None if the list is too short."""
-    return msgspec.structs.replace(handle, first=first, step=step) if first < handle.items else None
-
-
-def _broadcaster(operator: metadata.OperatorState, name: str, subtask: int, parallelism: int) -> int:
-    """Return the old subtask whose broadcast state a new one takes: its own, else an unfinished one's, else any.
-
-    The states are equal, with two exceptions. A finished subtask may hold nothing at all. And if records were in flight
-    to some subtasks, each of those needs its own state: this occurs in unaligned checkpoints of versions where barriers
-    overtook broadcast records.
-    """
-    counts = {
-        i: sum(handle.items for handle in state.operator[name])
-        for i, state in sorted(operator.subtasks.items())
-        if state.operator.get(name)
-    }
-    is_own = parallelism == operator.parallelism and subtask in counts
-    if is_own and (counts[subtask] or subtask not in operator.finished):
-        return subtask
-    return min(counts, key=lambda i: (i in operator.finished, i))
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,6 @@ from penstock.base.metrics import (
 )
 from penstock.runtime import protocol, records
 from penstock.runtime.accumulators import pickled
-from penstock.runtime.checkpoint.statistics import ChannelState
 from penstock.runtime.graph import ExecutionState
 from penstock.runtime.operators.function_context import OperatorContext
 from penstock.runtime.operators.source import SourceOperator
@@ -75,6 +74,7 @@ from penstock.runtime.task.failures import describe_failure, forget_traceback
 from penstock.runtime.task.processing import Phase, ProcessingLoop, Step, TaskLife
 from penstock.runtime.task.watermarks import LatencyMarkers
 from penstock.state.snapshot import read_operator
+from penstock.storage.metadata import ChannelState
 
 
 class Opening:

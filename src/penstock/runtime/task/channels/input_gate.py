@@ -1,6 +1,4 @@
-"""The receiving end of all edges into a task, and estimates of the size of records.
-
-`ByteCount` estimates the serialized size of records, based on a sample.
+"""The receiving end of all edges into a task.
 
 `InputGate`: each channel has its own queue, bounded by the credit given to its producer. The gate does not poll a
 channel that is held back for alignment. Its records wait in its own queue and come next when it is released, so
@@ -12,53 +10,13 @@ holds each channel back at the end of its channel state, until the channel state
 
 from __future__ import annotations
 
-import pickle
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
-from typing import Final, Protocol
+from typing import Protocol
 
-from penstock.runtime.columns import ColumnBatch
 from penstock.runtime.protocol import ChannelId
 from penstock.runtime.records import Batch, Buffer, CheckpointBarrier, Element, EndOfData, EndOfPartition
-
-_SAMPLE_RECORDS: Final = 8
-#: The size of one batch in this many is estimated, for each edge.
-_BATCHES_PER_SAMPLE: Final = 64
-
-
-def estimated_bytes(batch: Batch) -> int:
-    """Return the approximate size of the records on the wire, in bytes, estimated from the first few."""
-    if isinstance(batch, ColumnBatch):
-        return int(batch.columns.nbytes)
-    sample = batch.values[:_SAMPLE_RECORDS]
-    try:
-        size = len(pickle.dumps(sample, protocol=5))
-    except Exception:  # noqa: BLE001 - it is only a figure, and user classes may raise anything
-        size = 64 * len(sample)
-    return size * len(batch) // max(1, len(sample))
-
-
-class ByteCount:
-    """Estimates the bytes of all records of an edge from the size of a batch now and then."""
-
-    __slots__ = ("_batches", "_per_record", "bytes")
-
-    def __init__(self) -> None:
-        self.bytes = 0
-        self._batches = 0
-        self._per_record = 0.0
-
-    def add(self, batch: Batch) -> int:
-        """Count a batch, and return its approximate size in bytes."""
-        if not len(batch):
-            return 0
-        if self._batches % _BATCHES_PER_SAMPLE == 0:
-            self._per_record = estimated_bytes(batch) / len(batch)
-        self._batches += 1
-        size = int(self._per_record * len(batch))
-        self.bytes += size
-        return size
-
+from penstock.runtime.task.channels.result_partition import ByteCount, estimated_bytes
 
 #: The number of overtaking barriers of a channel that may arrive before the task handles them.
 _CUTS_MAX = 8
