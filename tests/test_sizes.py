@@ -21,7 +21,7 @@ PICKLING = {
     "drivers/client": "iterations",
     "drivers/simulation": "oracle stepwise_driver",
     "drivers/spark": "batch_job batch_stage epoch_stage lockstep route_stage worker",
-    "drivers/stepwise": "exchange sinks",
+    "drivers/stepwise": "flow",
     "runtime": "accumulators supersteps",
     "runtime/batch": "exchange task",
     "runtime/epochs": "task",

@@ -24,7 +24,7 @@ from penstock.datastream.connectors.file_system import FileSink, FileSource, Str
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows
-from penstock.drivers.stepwise.sinks import SinkCommits
+from penstock.drivers.stepwise.flow import SinkCommits
 from penstock.formats.json import JsonLinesFormat
 from penstock.runtime.connector import InputStatus
 from penstock.storage.file_store import FileCheckpointStore

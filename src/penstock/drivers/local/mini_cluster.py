@@ -48,7 +48,7 @@ from penstock.drivers.failure_enrichers import failure_enrichers
 from penstock.drivers.inspection import Answer, Answers, Question, process_figures
 from penstock.drivers.logs import set_thread_job
 from penstock.drivers.running_job import ANSWER_MS_MAX, RunningJob, settle
-from penstock.drivers.stepwise.exchange import run_in_order
+from penstock.drivers.stepwise.flow import run_in_order
 from penstock.drivers.stepwise.job import BatchJob, EpochJob, StepwiseJob
 from penstock.drivers.worker_storage import BackendSettings, StorageSettings
 from penstock.runtime.batch.exchange import Rows, enumerate_splits, keeps_step

@@ -19,8 +19,7 @@ from penstock.drivers.simulation.jobs import Job
 from penstock.drivers.simulation.outside_world import PlannedError
 from penstock.drivers.simulation.participants import COMMANDS
 from penstock.drivers.simulation.stepwise_world import DriverKilled, StepwiseWorld
-from penstock.drivers.stepwise.exchange import Sources, run_in_order, separate_answers
-from penstock.drivers.stepwise.sinks import Sinks
+from penstock.drivers.stepwise.flow import Sinks, Sources, run_in_order, separate_answers
 from penstock.runtime.batch.exchange import COMMITTABLES, Rows
 from penstock.runtime.checkpoint.savepoints import read_through
 from penstock.runtime.checkpoint.statistics import INPUT_PLACE, restored_watermarks

@@ -33,8 +33,7 @@ from penstock.drivers.simulation.simulation import History
 from penstock.drivers.simulation.stepwise_driver import Driver, Listening
 from penstock.drivers.simulation.stepwise_world import FILLED, DriverKilled, StepwiseScenario, StepwiseWorld
 from penstock.drivers.simulation.topology import Stage, Topology, TopologyMaker
-from penstock.drivers.stepwise.exchange import run_in_order
-from penstock.drivers.stepwise.sinks import Sinks
+from penstock.drivers.stepwise.flow import Sinks, run_in_order
 from penstock.runtime.batch.exchange import Rows, enumerate_splits
 from penstock.runtime.batch.task import BatchTask, batch_vertices
 from penstock.runtime.master import steps

@@ -29,8 +29,7 @@ from penstock.drivers.event_loop import SystemClock
 from penstock.drivers.failure_enrichers import LabellingThread, failure_enrichers
 from penstock.drivers.logs import set_thread_job
 from penstock.drivers.running_job import RunningJob, completed, settle
-from penstock.drivers.stepwise.exchange import Sources, separate_answers
-from penstock.drivers.stepwise.sinks import Sinks
+from penstock.drivers.stepwise.flow import Sinks, Sources, separate_answers
 from penstock.drivers.worker_storage import BackendSettings, StorageSettings
 from penstock.runtime.batch.task import BatchVertex, batch_vertices
 from penstock.runtime.checkpoint.savepoints import TakeSavepoint, read_through
