@@ -41,8 +41,8 @@ from penstock.runtime.operators.record.process import KeyedProcessOperator, Proc
 from penstock.runtime.operators.record.stateless import FilterOperator, FlatMapOperator, MapOperator, method
 from penstock.runtime.protocol import ExecutionId
 from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch, Watermark
+from penstock.runtime.task.channels.input_gate import WatermarkValve
 from penstock.runtime.task.checkpoints import SnapshotWriter, StateHistories, restore_operator
-from penstock.runtime.task.watermarks import WatermarkValve
 from penstock.state.backend import HeapKeyedStateBackend
 from penstock.state.keys import key_group_range
 from penstock.state.migrations import registered

@@ -11,8 +11,8 @@ from penstock.runtime.operators.record.stateless import MapOperator, TimestampsA
 from penstock.runtime.operators.source import SourceWatermarks
 from penstock.runtime.protocol import InputWatermark, WatermarkHold
 from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch, Watermark, WatermarkStatus
+from penstock.runtime.task.channels.input_gate import PARTS_MAX, SHOWN_MS, HoldTracker, hold_of_splits
 from penstock.runtime.task.channels.result_partition import ForwardPartitioner
-from penstock.runtime.task.watermarks import PARTS_MAX, SHOWN_MS, HoldTracker, hold_of_splits
 
 
 def same(value: int) -> int:

@@ -81,7 +81,7 @@ class OperatorContext:
     user_states: dict[str, states.Sampled] = field(default_factory=dict)
     #: measures the latency of state accesses; None if that is not enabled
     state_latency: states.StateLatency | None = None
-    #: ages (ms) of latency markers, by the name of their histogram (`runtime.task.watermarks`)
+    #: ages (ms) of latency markers, by the name of their histogram (`runtime.task.channels.input_gate`)
     latency: dict[str, SlidingHistogram] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

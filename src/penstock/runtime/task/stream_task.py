@@ -67,12 +67,11 @@ from penstock.runtime.ports import Background, Clock, Coroutines, KeyedBackends,
 from penstock.runtime.task import operator_chain
 from penstock.runtime.task.barriers import build_barrier_handler
 from penstock.runtime.task.channels.in_flight import partition_anew, recover_channel
-from penstock.runtime.task.channels.input_gate import InputGate
+from penstock.runtime.task.channels.input_gate import InputGate, LatencyMarkers
 from penstock.runtime.task.channels.result_partition import QUEUED_BUFFERS_MAX, ResultPartition
 from penstock.runtime.task.checkpoints import Ending, EndOfTask, TaskCheckpoints, TaskSnapshots, restore_operator
 from penstock.runtime.task.failures import describe_failure, forget_traceback
 from penstock.runtime.task.processing import Phase, ProcessingLoop, Step, TaskLife
-from penstock.runtime.task.watermarks import LatencyMarkers
 from penstock.state.snapshot import read_operator
 from penstock.storage.metadata import ChannelState
 
