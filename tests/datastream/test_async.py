@@ -22,7 +22,7 @@ from penstock.base.restart_strategy import RestartStrategies
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Configuration, Duration, Time
 from penstock.connectors.collection import CollectionSource
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import (
     AsyncDataStream,
     AsyncFunction,

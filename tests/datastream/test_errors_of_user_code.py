@@ -17,7 +17,7 @@ from penstock.base.job import JobID
 from penstock.base.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkStrategy
 from penstock.codecs.serialization import Encoder
 from penstock.connectors.file.buckets import BucketAssigner
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.datastream.functions import KeySelector, Partitioner, ProcessFunction
 from penstock.runtime.connector import (

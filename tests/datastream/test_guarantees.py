@@ -9,7 +9,7 @@ from tests.datastream.environments import local_environment
 
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.codecs.serialization import Encoder
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.runtime.checkpoint.statistics import CheckpointSettings
 from penstock.runtime.job.recovery import guarantees

@@ -41,7 +41,7 @@ from penstock.base.errors import ConfigurationError, JobExecutionError, Penstock
 from penstock.base.job import JobStatus
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Encoder, Types
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import MapFunction, StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSink
 

@@ -17,8 +17,8 @@ from penstock.base.restart_strategy import RestartStrategies
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.cli.demo.program import PacedSource
 from penstock.common import Configuration, Encoder
-from penstock.connectors.generator import DataGeneratorSource, GeneratorSplit, NumberSequenceSource
 from penstock.connectors.hybrid import HybridSource
+from penstock.connectors.split_reader import DataGeneratorSource, GeneratorSplit, NumberSequenceSource
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
 from penstock.datastream.functions import KeyedProcessFunction

@@ -14,7 +14,7 @@ from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError, ContractError, UserFunctionError
 from penstock.base.restart_strategy import RestartStrategies
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import RuntimeExecutionMode
 from penstock.drivers.failure_enrichers import EnricherLabeller, LabellingThread, failure_enrichers
 from penstock.runtime.failure import FailureEnricher, FailureEnricherContext, FailureType

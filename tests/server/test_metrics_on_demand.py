@@ -12,7 +12,7 @@ from typing import Any
 from penstock.base.configuration import Configuration
 from penstock.base.metrics import ROCKSDB_METRICS
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.drivers.worker_storage import BackendSettings

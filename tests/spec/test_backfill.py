@@ -29,9 +29,8 @@ from tests.spec.backfill_program import (
 
 from penstock.base.errors import CheckpointError, ConfigurationError, JobExecutionError
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource, NumberSequenceSource
 from penstock.connectors.hybrid import HybridSource
-from penstock.connectors.split_reader import SplitQueue
+from penstock.connectors.split_reader import DataGeneratorSource, NumberSequenceSource, SplitQueue
 from penstock.datastream.functions import MapFunction
 from penstock.storage.file_store import FileCheckpointStore
 

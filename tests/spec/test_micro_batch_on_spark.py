@@ -14,7 +14,7 @@ from tests.spec.batch_programs import Numbered, divide
 from penstock.base.errors import UserFunctionError
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Configuration, Encoder
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.drivers.spark.handle import SparkHandle

@@ -8,7 +8,7 @@ from typing import Any
 from penstock.base.configuration import Configuration
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collect import CollectedRecords, CollectSink
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.drivers.spark.job import SparkJobClient
 from penstock.plan.job_graph import build_job_graph
 from penstock.plan.transformation import Transformation, Upstream

@@ -8,7 +8,7 @@ import cloudpickle
 import pytest
 
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource, GeneratorSplit
+from penstock.connectors.split_reader import DataGeneratorSource, GeneratorSplit
 from penstock.runtime.epochs.coordinator import EpochAnswer, EpochVertex, EpochWork
 from penstock.runtime.epochs.task import ANSWER, EpochTask
 from penstock.runtime.operators.source import SourceOperator

@@ -22,7 +22,7 @@ from tests.spec.virtual_job import (
 
 from penstock.codecs.column_data import ColumnData
 from penstock.common import JobStatus, WatermarkStrategy
-from penstock.connectors.generator import NumberSequenceSource
+from penstock.connectors.split_reader import NumberSequenceSource
 from penstock.runtime.checkpoint.savepoints import TakeSavepoint
 from penstock.runtime.columns import ColumnBatch
 from penstock.runtime.connector import Committer, SinkWriter

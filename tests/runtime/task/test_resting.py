@@ -11,8 +11,7 @@ import pytest
 from tests.runtime.task.fakes import Rig
 
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource, GeneratorSplit
-from penstock.connectors.split_reader import RateLimiterStrategy
+from penstock.connectors.split_reader import DataGeneratorSource, GeneratorSplit, RateLimiterStrategy
 from penstock.runtime.operators.base import StreamOperator
 from penstock.runtime.operators.record.stateless import MapOperator
 from penstock.runtime.operators.source import SourceOperator

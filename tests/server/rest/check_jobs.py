@@ -25,7 +25,7 @@ from penstock.base.configuration import Configuration
 from penstock.base.job import JobStatus
 from penstock.base.time import Duration
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.connectors.generator import NumberSequenceSource
+from penstock.connectors.split_reader import NumberSequenceSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.drivers.running_job import RunningJob
