@@ -505,11 +505,11 @@ class LocalEpochJob(EpochJob):
     def __init__(self, job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> None:
         super().__init__(job_graph, configuration, listener)
         self._cycles = EndedTasks()
+        self._state_storage, self._keyed_backends = self.storage.store(), self.backends.backends()
 
     def run_epoch(self, works: Mapping[Task, EpochWork]) -> Iterator[Last]:
         """Run one task after another."""
         self._cycles.collect()  # cycles of a failed epoch
-        storage, backends = self.storage.store(), self.backends.backends()
 
         def run(vertex: int, subtask: int, rows: Rows) -> Iterable[Rows]:
             work, epoch_vertex = works[vertex, subtask], self.epoch_vertices[vertex]
@@ -519,8 +519,8 @@ class LocalEpochJob(EpochJob):
                     subtask,
                     work,
                     self.clock,
-                    storage,
-                    backends,
+                    self._state_storage,
+                    self._keyed_backends,
                     wait=loop.wait,
                     coroutines=loop.coroutines,
                 )

@@ -161,8 +161,9 @@ class JobMaster:
 
     def next_deadline(self) -> int | None:
         """Return when (ms) `on_time` is due."""
-        times = [self._slot_pool.next_deadline(), self._tasks.next_deadline(), self.checkpoints.next_deadline()]
-        times.append(self._timers.next_deadline())
+        times = [self._slot_pool.next_deadline(), self.checkpoints.next_deadline(), self._timers.next_deadline()]
+        if self._tasks.cancellation is not None:
+            times.append(self._tasks.cancellation.next_deadline())
         known = [t for t in times if t is not None]
         return min(known) if known else None
 
@@ -181,9 +182,10 @@ class JobMaster:
             self._on_slots_timeout()
         elif (word := self._slot_pool.word(now)) is not None:
             self._effects.log(word)
-        for worker_id, reason in self._tasks.take_stuck_workers(now):
-            self._effects.release(worker_id)
-            self._on_worker_lost(worker_id, reason)
+        if self._tasks.cancellation is not None:
+            for worker_id, reason in self._tasks.take_stuck_workers(self._tasks.cancellation, now):
+                self._effects.release(worker_id)
+                self._on_worker_lost(worker_id, reason)
         while (call := self._timers.pop(now)) is not None and not self.is_done:
             call()
         if not self.is_done:
@@ -278,7 +280,8 @@ class JobMaster:
             case recovery.BeginKnown():
                 self._acquire_slots()
             case pending.CheckpointCompleted():
-                self._rescaling.on_checkpoint_completed()
+                if self._rescaling.phase is RescalePhase.CHECKPOINTING:
+                    self._rescaling.on_checkpoint_completed()
             case pending.CheckpointsSettled():
                 self._on_checkpoints_settled()
             case RescaleDue():

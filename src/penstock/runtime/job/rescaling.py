@@ -392,8 +392,8 @@ class Rescaling:
         self._timers.call_later(RETRY_MS, lambda: self._try_checkpoint(begun))
 
     def on_checkpoint_completed(self) -> None:
-        """Handle a completed checkpoint."""
-        if self.phase is RescalePhase.CHECKPOINTING and self._master.is_steady:
+        """Handle the completed checkpoint that rescaling has waited for."""
+        if self._master.is_steady:
             self._go()
 
     def _go(self) -> None:
