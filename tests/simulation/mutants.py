@@ -25,9 +25,8 @@ from penstock.runtime.effects import Turns, carry_out
 from penstock.runtime.graph import ExecutionGraph
 from penstock.runtime.job.recovery import AttemptReady, JobRecovery
 from penstock.runtime.job.sources import SourceCoordinator
+from penstock.runtime.operators.connector import SinkOperator, SourceOperator
 from penstock.runtime.operators.record.process import EVENT_TIMERS
-from penstock.runtime.operators.sink import SinkOperator
-from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.protocol import AcknowledgeCheckpoint, NotifyCheckpointComplete
 from penstock.runtime.records import Batch, CheckpointBarrier
 from penstock.runtime.task.barriers import AlignedBarrierHandler, AtLeastOnceBarrierHandler, UnalignedBarrierHandler

@@ -19,7 +19,7 @@ from penstock.runtime.job import slots as scheduler_module
 from penstock.runtime.job import tasks as job_tasks_module
 from penstock.runtime.job.job_master import JobMaster
 from penstock.runtime.job.recovery import JobSavepoints
-from penstock.runtime.operators.sink import SinkOperator
+from penstock.runtime.operators.connector import SinkOperator
 from penstock.runtime.protocol import CancelTask, NotifyCheckpointComplete
 from penstock.runtime.records import EndOfData, EndOfPartition
 from penstock.runtime.task.channels.result_partition import ResultPartition

@@ -19,7 +19,7 @@ from penstock.runtime.epochs.coordinator import EpochCoordinator
 from penstock.runtime.epochs.task import EpochTask
 from penstock.runtime.job import sources as job_sources
 from penstock.runtime.master.epochs import EpochMaster
-from penstock.runtime.operators.source import SPLITS_STATE
+from penstock.runtime.operators.connector import SPLITS_STATE
 from penstock.state.operator_state import COMMITTABLE_MODE
 from penstock.storage.metadata import CheckpointMetadata, OperatorSubtaskState
 

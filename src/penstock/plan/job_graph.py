@@ -42,10 +42,9 @@ from penstock.plan.transformation import (
 from penstock.runtime.connector import Boundedness, Source
 from penstock.runtime.graph import BACK_FILL, JobEdge, JobGraph, JobVertex, OperatorInfo
 from penstock.runtime.operators.base import TailOperator
+from penstock.runtime.operators.connector import SinkOperator, SourceOperator
 from penstock.runtime.operators.keyed.aggregates import KeyedMergeOperator
 from penstock.runtime.operators.record.stateless import PassOnOperator
-from penstock.runtime.operators.sink import SinkOperator
-from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.task.channels.result_partition import ForwardPartitioner, HashPartitioner
 from penstock.runtime.task.operator_chain import ChainedOperator, OutEdge, VertexProgram
 from penstock.state.migrations import registered

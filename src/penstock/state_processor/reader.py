@@ -19,8 +19,7 @@ from penstock.base.errors import CheckpointError, ConfigurationError
 from penstock.base.options import SIGNING_KEY
 from penstock.codecs.arrow_columns import plain_table
 from penstock.drivers.global_configuration import default_configuration
-from penstock.runtime.operators.sink import COMMITTABLES_STATE
-from penstock.runtime.operators.source import SPLITS_STATE
+from penstock.runtime.operators.connector import COMMITTABLES_STATE, SPLITS_STATE
 from penstock.runtime.operators.window.kept_windows import ALL_SLOTS
 from penstock.state.errors import StateError
 from penstock.state.key_columns import COLUMNS_SCHEMA, add_key_groups, read_columns

@@ -26,7 +26,7 @@ from penstock.connectors.split_reader import NumberSequenceSource
 from penstock.runtime.checkpoint.savepoints import TakeSavepoint
 from penstock.runtime.columns import ColumnBatch
 from penstock.runtime.connector import Committer, SinkWriter
-from penstock.runtime.operators.sink import hand_over
+from penstock.runtime.operators.connector import hand_over
 from penstock.runtime.protocol import StopMode
 from penstock.runtime.records import Batch
 

@@ -40,7 +40,7 @@ from penstock.runtime.epochs.task import ANSWER
 from penstock.runtime.graph import JobGraph
 from penstock.runtime.job.failover import batch_error
 from penstock.runtime.master.steps import Cancelled, DealSplits, Last, Left, OpenSources, SnapshotSources
-from penstock.runtime.operators.sink import SinkOperator
+from penstock.runtime.operators.connector import SinkOperator
 from penstock.runtime.ports import Clock, JobListener
 from penstock.runtime.task.failures import clear_own_frames, describe_failure
 from penstock.runtime.task.operator_chain import VertexProgram

@@ -32,12 +32,13 @@ from penstock.drivers.running_job import RunningJob, completed, settle
 from penstock.drivers.stepwise.flow import Sinks, Sources, separate_answers
 from penstock.drivers.worker_storage import BackendSettings, StorageSettings
 from penstock.runtime.batch.task import BatchVertex, batch_vertices
-from penstock.runtime.checkpoint.savepoints import TakeSavepoint, read_through
+from penstock.runtime.checkpoint.savepoints import TakeSavepoint
 from penstock.runtime.connector import Source
 from penstock.runtime.epochs.coordinator import EpochWork, Task, epoch_vertices
 from penstock.runtime.graph import BACK_FILL, JobGraph
 from penstock.runtime.job.failover import broken
 from penstock.runtime.job.job_master import JobMaster
+from penstock.runtime.job.recovery import read_through
 from penstock.runtime.job.view import JobView
 from penstock.runtime.master import steps
 from penstock.runtime.master.epochs import BackFillMaster, EpochMaster

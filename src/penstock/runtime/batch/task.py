@@ -41,9 +41,8 @@ from penstock.runtime.batch.exchange import (
 )
 from penstock.runtime.graph import JobGraph
 from penstock.runtime.operators.base import Answer, LockstepOperator, Output, Round, StreamOperator
+from penstock.runtime.operators.connector import Emitted, SinkOperator, SourceOperator
 from penstock.runtime.operators.function_context import OperatorContext
-from penstock.runtime.operators.sink import SinkOperator
-from penstock.runtime.operators.source import Emitted, SourceOperator
 from penstock.runtime.ports import Clock, Coroutines
 from penstock.runtime.protocol import ExecutionId
 from penstock.runtime.records import MAX_WATERMARK, Batch

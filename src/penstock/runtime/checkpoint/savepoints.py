@@ -109,14 +109,6 @@ def _load_savepoint(store: CheckpointStore, end: JobMark) -> CheckpointMetadata 
         return None  # it belongs to the user, who may have moved it
 
 
-def read_through(store: CheckpointStore, metadata: CheckpointMetadata) -> None:
-    """Read every file of a checkpoint; damage counts only if a second read confirms it. Does IO."""
-    try:
-        store.verify(metadata)
-    except CheckpointError:
-        store.verify(metadata)
-
-
 def must_not_fall_back(job_graph: JobGraph, configuration: Configuration) -> bool:
     """Return whether falling back past a damaged checkpoint would commit again, and the options do not allow that."""
     return job_graph.commits and configuration.read(RECOVERY_PAST_DAMAGED) == "refuse"

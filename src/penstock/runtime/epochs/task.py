@@ -15,10 +15,9 @@ from penstock.runtime.checkpoint.restore import ONLY_STREAMING
 from penstock.runtime.connector import Boundedness
 from penstock.runtime.epochs.coordinator import EpochAnswer, EpochVertex, EpochWork, InputWatermarks, OutputDigest
 from penstock.runtime.operators.base import Output, StreamOperator
+from penstock.runtime.operators.connector import Emitted, SinkOperator, SourceOperator
 from penstock.runtime.operators.function_context import OperatorContext
 from penstock.runtime.operators.record.stateless import TimestampsAndWatermarksOperator
-from penstock.runtime.operators.sink import SinkOperator
-from penstock.runtime.operators.source import Emitted, SourceOperator
 from penstock.runtime.ports import Clock, Coroutines, KeyedBackends, StateStorage
 from penstock.runtime.protocol import ExecutionId
 from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch

@@ -286,7 +286,7 @@ class JobRecovery:
             self._on_damage(error)
 
         # A deposed job master begins no attempt, not even from the beginning.
-        work = store.check_leads if metadata is None else lambda: savepoints.read_through(store, metadata)
+        work = store.check_leads if metadata is None else lambda: read_through(store, metadata)
         self._calls.give_up_late("has read the checkpoint", work, verified)
 
     def _on_damage(self, error: CheckpointError) -> None:
@@ -327,6 +327,14 @@ class JobRecovery:
         if latest is self._master.checkpoints.initial:
             return f"{self._savepoint_path}"
         return f"savepoint {latest.external_path}" if latest.is_savepoint else f"checkpoint {latest.checkpoint_id}"
+
+
+def read_through(store: CheckpointStore, metadata: CheckpointMetadata) -> None:
+    """Read every file of a checkpoint; damage counts only if a second read confirms it. Does IO."""
+    try:
+        store.verify(metadata)
+    except CheckpointError:
+        store.verify(metadata)
 
 
 #: Called once, with the path of a savepoint or with an error.

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
 from penstock.runtime import records
-from penstock.runtime.operators.source import Emitted, SourceOperator
+from penstock.runtime.operators.connector import Emitted, SourceOperator
 from penstock.runtime.ports import Clock
 from penstock.runtime.protocol import WatermarkHold
 from penstock.runtime.task.barriers import BarrierHandler

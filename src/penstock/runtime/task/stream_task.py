@@ -61,8 +61,8 @@ from penstock.base.metrics import (
 from penstock.runtime import protocol, records
 from penstock.runtime.accumulators import pickled
 from penstock.runtime.graph import ExecutionState
+from penstock.runtime.operators.connector import SourceOperator
 from penstock.runtime.operators.function_context import OperatorContext
-from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.ports import Background, Clock, Coroutines, KeyedBackends, MasterGateway, StateStorage
 from penstock.runtime.task import operator_chain
 from penstock.runtime.task.barriers import build_barrier_handler

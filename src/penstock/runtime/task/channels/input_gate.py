@@ -31,8 +31,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final, NamedTuple, Protocol
 
 from penstock.base.metrics import SlidingHistogram
+from penstock.runtime.operators.connector import SourceWatermarks
 from penstock.runtime.operators.function_context import OperatorContext
-from penstock.runtime.operators.source import SourceWatermarks
 from penstock.runtime.protocol import ChannelId, InputWatermark, LatencySettings, WatermarkHold
 from penstock.runtime.records import (
     MAX_WATERMARK,
