@@ -118,7 +118,7 @@ def test_without_a_restart_strategy_a_failure_ends_the_job(store_directory: Path
 
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 @pytest.mark.parametrize("drain_at_the_end", [True])
-def test_one_state_for_all_tempos(store_directory: Path, backend: str, drain_at_the_end: bool) -> None:
+def test_one_state_for_all_execution_modes(store_directory: Path, backend: str, drain_at_the_end: bool) -> None:
     """H4, I1: a job goes from epochs to streaming, back, and to its end, at another parallelism each time; the files
     hold what one run would have written."""
     savepoint: str | None = None
@@ -144,7 +144,7 @@ def test_one_state_for_all_tempos(store_directory: Path, backend: str, drain_at_
 @pytest.mark.parametrize("before", [STREAMING, MICRO])
 @pytest.mark.parametrize("mode", [MICRO, RuntimeExecutionMode.BATCH])
 def test_after_a_drain_nothing_is_read(mode: Any, before: Any, store_directory: Path) -> None:
-    """H2: what was drained has fired for the last time; a job that begins there reads no more, in whichever tempo."""
+    """H2: what was drained has fired for good; a job that begins there reads no more, in any execution mode."""
     options = {"penstock.source.batch-records": "1", "execution.micro-batch.max-records": "50"}
     env = environment(2, before, **options, **{"execution.checkpointing.interval": "5 ms"})
     counting(env, store_directory / "out", 20_000)

@@ -347,7 +347,7 @@ def test_a_query_that_ends_begins_again_from_the_last_checkpoint(folder: Folder)
     folder.stop(job)
 
 
-# --- other tempos -----------------------------------------------------------------------------------------------------
+# --- other execution modes --------------------------------------------------------------------------------------------
 
 
 def test_keyed_state_goes_over_to_streaming_with_another_source(folder: Folder) -> None:

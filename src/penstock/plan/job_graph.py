@@ -123,7 +123,7 @@ def _mode(graph: StreamGraph, configuration: Configuration) -> str:
     is_local = configuration.read(options.EXECUTION_TARGET) == "local"
     for node in graph.nodes:
         if node.transformation.source is not None:
-            node.transformation.source.check_tempo(mode, is_local)
+            node.transformation.source.check_execution_mode(mode, is_local)
     if savepoint_path is not None:
         if mode == "BATCH" or (mode == "AUTOMATIC" and not unbounded):
             return BACK_FILL

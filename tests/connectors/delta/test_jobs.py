@@ -1,4 +1,4 @@
-"""Jobs from and into Delta tables that fail on the way: each row is there once, in every tempo."""
+"""Jobs from and into Delta tables that fail on the way: each row is there once, in every execution mode."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class StepwiseSimulation(StepwiseWorld):
         job = self.jobs.now if number == 0 else self.jobs.begin(path, as_it_was=True)
         self.jobs.accept()
         if fills:
-            job.in_tempo("BATCH", FILLED)
+            job.in_execution_mode("BATCH", FILLED)
             if FILLED not in self.disk.savepoints:
                 for left in self.disk.below(FILLED):  # a user would choose another path or check for files first
                     self.disk.unlink(left)
