@@ -161,7 +161,10 @@ class JobMaster:
 
     def next_deadline(self) -> int | None:
         """Return when (ms) `on_time` is due."""
-        times = [self._slot_pool.next_deadline(), self.checkpoints.next_deadline(), self._timers.next_deadline()]
+        pool = self._slot_pool
+        times = [self.checkpoints.next_deadline(), self._timers.next_deadline()]
+        if pool.wait is not None or pool.heartbeat_timeout_ms is not None:
+            times.append(pool.next_deadline())
         if self._tasks.cancellation is not None:
             times.append(self._tasks.cancellation.next_deadline())
         known = [t for t in times if t is not None]
@@ -173,15 +176,18 @@ class JobMaster:
         now = self._clock.steady_ms()
         if self.is_done:
             return
-        for worker_id in self._slot_pool.silent(now):
-            self._effects.release(worker_id)
-            silence = f"it was silent for {self._slot_pool.heartbeat_timeout_ms} ms (heartbeat.timeout)"
-            self._on_worker_lost(worker_id, silence, self._slot_pool.blocked(worker_id))
-        self._deploy_when_ready()
-        if self._slot_pool.is_timed_out(now):
-            self._on_slots_timeout()
-        elif (word := self._slot_pool.word(now)) is not None:
-            self._effects.log(word)
+        pool = self._slot_pool
+        if pool.heartbeat_timeout_ms is not None:
+            for worker_id in pool.silent(now):
+                self._effects.release(worker_id)
+                silence = f"it was silent for {pool.heartbeat_timeout_ms} ms (heartbeat.timeout)"
+                self._on_worker_lost(worker_id, silence, pool.blocked(worker_id))
+        if pool.wait is not None:
+            self._deploy_when_ready()
+            if pool.is_timed_out(now):
+                self._on_slots_timeout()
+            elif (word := pool.word(now)) is not None:
+                self._effects.log(word)
         if self._tasks.cancellation is not None:
             for worker_id, reason in self._tasks.take_stuck_workers(self._tasks.cancellation, now):
                 self._effects.release(worker_id)
@@ -351,7 +357,7 @@ class JobMaster:
 
     def _on_request_failed(self, reason: str) -> None:
         self._slot_pool.on_request_answered()
-        if not self._slot_pool.is_waiting:
+        if self._slot_pool.wait is None:
             self._rescaling.on_request_failed(reason)
         elif len(self._slot_pool) < self._slot_pool.sufficient:
             self._give_up(errors.JobExecutionError(self.job_graph.name, f"a worker could not be started: {reason}"))
@@ -404,7 +410,7 @@ class JobMaster:
     # --- deployment ------------------------------------------------------------------------------------------------
 
     def _on_checkpoints_settled(self) -> None:
-        if self._is_placing and not self._slot_pool.is_waiting:
+        if self._is_placing and self._slot_pool.wait is None:
             self._recovery.prepare_attempt()
 
     @property
@@ -493,7 +499,7 @@ class JobMaster:
             return
         self.departures.on_lost(worker_id)
         if registration is None:
-            if self._slot_pool.is_waiting:
+            if self._slot_pool.wait is not None:
                 self._acquire_slots()
             elif self.departures.is_move_due:
                 self._slot_pool.request()
@@ -506,7 +512,7 @@ class JobMaster:
             self._fail(failure, lost=lost, worker=registration)
         elif lost:
             self._fail(protocol.Failure(where), lost=lost, worker=registration)
-        elif self._slot_pool.is_waiting:
+        elif self._slot_pool.wait is not None:
             self._effects.log(where)
             self._acquire_slots()
         elif self._rescaling.wants_workers:
@@ -526,7 +532,7 @@ class JobMaster:
         if not self._tasks.at_stake(message.worker_id):
             self._effects.release(message.worker_id)
             self._on_worker_lost(message.worker_id, message.reason)
-        elif self._slot_pool.is_waiting:
+        elif self._slot_pool.wait is not None:
             self._acquire_slots()
         elif self.status is _S.RUNNING:
             self._slot_pool.request()

@@ -334,6 +334,23 @@ class _Worker:
 
 
 @dataclass
+class SlotWait:
+    """The wait of a job for its slots.
+
+    Attributes:
+        begun_ms: when it began.
+        word_ms: when the log next says that the job waits.
+        is_settled: whether the job takes the present slots as soon as they suffice.
+        deadline_ms: until when the job waits; None for no limit.
+    """
+
+    begun_ms: int
+    word_ms: int
+    is_settled: bool
+    deadline_ms: int | None = None
+
+
+@dataclass
 class SlotPool:
     """The slots of a job that can run with `sufficient` of them, and wants up to `desired`.
 
@@ -354,15 +371,10 @@ class SlotPool:
     slots_max: int | None = None
     sufficient: int = 0
     desired: int = 0
-    _is_waiting: bool = field(init=False, default=False)
-    #: whether the job takes the present slots as soon as they suffice
-    _is_settled: bool = field(init=False, default=False)
+    #: None while the job does not wait for slots
+    wait: SlotWait | None = field(init=False, default=None)
     #: since when (ms) there have been enough slots
     _sufficient_ms: int | None = field(init=False, default=None)
-    #: until when (ms) the job waits for slots; None for no limit
-    _deadline_ms: int | None = field(init=False, default=None)
-    _begun_ms: int = field(init=False, default=0)
-    _word_ms: int = field(init=False, default=0)
     _workers: dict[str, _Worker] = field(init=False, default_factory=dict)
     _lost: set[str] = field(init=False, default_factory=set)
     _requested: int = field(init=False, default=0)
@@ -394,11 +406,6 @@ class SlotPool:
         return [worker_id for worker_id, worker in self._workers.items() if worker.is_leaving]
 
     @property
-    def is_waiting(self) -> bool:
-        """Whether the job waits for slots."""
-        return self._is_waiting
-
-    @property
     def is_complete(self) -> bool:
         """Whether there are as many workers as the job wants, or as are possible."""
         return len(self) >= self._possible
@@ -409,9 +416,11 @@ class SlotPool:
 
     def is_ready(self, now_ms: int) -> bool:
         """Return whether a waiting job can begin: with all slots, or with enough after waiting for more."""
-        if not self._is_waiting or self._sufficient_ms is None:
+        if self.wait is None or self._sufficient_ms is None:
             return False
-        return self.is_complete or self._is_settled or now_ms >= self._sufficient_ms + self.patience.stabilization_ms
+        return (
+            self.is_complete or self.wait.is_settled or now_ms >= self._sufficient_ms + self.patience.stabilization_ms
+        )
 
     @property
     def registrations(self) -> list[protocol.RegisterWorker]:
@@ -428,11 +437,10 @@ class SlotPool:
         `is_settled`: the slots were already checked, and the job begins with the present ones.
         """
         now_ms = self.clock.steady_ms()
-        if not self._is_waiting:
-            self._begun_ms, self._word_ms = now_ms, now_ms + PATIENCE_MS
-            self._sufficient_ms, self._is_settled = None, is_settled
-        self._is_waiting = True
-        self._deadline_ms = None if self.patience.request_ms is None else now_ms + self.patience.request_ms
+        if self.wait is None:
+            self.wait = SlotWait(now_ms, now_ms + PATIENCE_MS, is_settled)
+            self._sufficient_ms = None
+        self.wait.deadline_ms = None if self.patience.request_ms is None else now_ms + self.patience.request_ms
         self._note_sufficiency()
         self.request()
 
@@ -462,7 +470,7 @@ class SlotPool:
 
     def stop_waiting(self) -> None:
         """Stop waiting, because the slots are there or no longer needed."""
-        self._is_waiting, self._deadline_ms = False, None
+        self.wait = None
 
     def register(self, registration: protocol.RegisterWorker) -> None:
         """Add a worker, unless it has died since and its loss was reported first."""
@@ -567,31 +575,35 @@ class SlotPool:
 
     def next_deadline(self) -> int | None:
         """Return when (ms) a heartbeat timeout, a limit of the wait for slots, or a log line about it is due."""
-        times = [self._word_ms] if self._is_waiting else []
-        if self._deadline_ms is not None:
-            times.append(self._deadline_ms)
-        if self._is_waiting and self._sufficient_ms is not None:
-            times.append(self._sufficient_ms + self.patience.stabilization_ms)
+        times = []
+        if self.wait is not None:
+            times.append(self.wait.word_ms)
+            if self.wait.deadline_ms is not None:
+                times.append(self.wait.deadline_ms)
+            if self._sufficient_ms is not None:
+                times.append(self._sufficient_ms + self.patience.stabilization_ms)
         if self._workers and self.heartbeat_timeout_ms is not None:
             times.append(min(worker.heard_ms for worker in self._workers.values()) + self.heartbeat_timeout_ms)
         return min(times, default=None)
 
     def is_timed_out(self, now_ms: int) -> bool:
         """Return whether the job has waited too long for slots."""
-        return self._deadline_ms is not None and now_ms >= self._deadline_ms
+        wait = self.wait
+        return wait is not None and wait.deadline_ms is not None and now_ms >= wait.deadline_ms
 
     def word(self, now_ms: int) -> str | None:
         """Return the log line for a job that waits for slots; None if no line is due."""
-        if not self._is_waiting or now_ms < self._word_ms:
+        wait = self.wait
+        if wait is None or now_ms < wait.word_ms:
             return None
-        self._word_ms = now_ms + WORD_INTERVAL_MS
-        text = f"waiting for slots for {(now_ms - self._begun_ms) // 1000} s: wanted {self.desired}, got {len(self)}"
+        wait.word_ms = now_ms + WORD_INTERVAL_MS
+        text = f"waiting for slots for {(now_ms - wait.begun_ms) // 1000} s: wanted {self.desired}, got {len(self)}"
         if self._sufficient_ms is not None:
             wait_ms = self._sufficient_ms + self.patience.stabilization_ms - now_ms
             return f"{text}; the job begins with them in {wait_ms // 1000} s"
-        if self._deadline_ms is None:
+        if wait.deadline_ms is None:
             return text if self.sufficient == self.desired else f"{text}, needed {self.sufficient}"
-        return f"{text}; the job fails in {(self._deadline_ms - now_ms) // 1000} s ({self.patience.request_option})"
+        return f"{text}; the job fails in {(wait.deadline_ms - now_ms) // 1000} s ({self.patience.request_option})"
 
     def silent(self, now_ms: int) -> Collection[str]:
         """Return the workers that have been silent for too long."""
