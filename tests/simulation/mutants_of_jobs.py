@@ -17,6 +17,7 @@ from penstock.runtime.job import slots as scheduler_module
 from penstock.runtime.job import tasks as job_tasks_module
 from penstock.runtime.operators.record.process import EVENT_TIMERS
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
+from penstock.storage import metadata as stored
 from penstock.storage.metadata import CheckpointMetadata, OperatorState, OperatorSubtaskState, state_of_subtask
 
 
@@ -44,7 +45,7 @@ def leave_key_groups_with_the_old_subtask() -> Any:
 
 
 def give_lists_to_every_subtask() -> Any:
-    return mock.patch.object(scheduler_module, "_share", lambda handle, first, step: handle)
+    return mock.patch.object(stored, "_share", lambda handle, first, step: handle)
 
 
 def leave_union_state_with_the_old_subtask() -> Any:
