@@ -19,7 +19,7 @@ from rich.table import Table
 
 from penstock.common import Configuration, WatermarkStrategy
 from penstock.connectors.collect import DiscardingSink
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import KeyedProcessFunction, StreamExecutionEnvironment
 from penstock.datastream.state import ValueStateDescriptor
 

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from benchmarks.events import EVENTS_PER_MS, KEYS, OUT_OF_ORDER_MS, Event, make_events, share_of
 from benchmarks.workloads import Emit, bare_keyed_reduce, bare_process_with_timer, bare_tumbling_count, select_key
-from penstock.drivers.inspection import rare_collections
+from penstock.drivers.event_loop import rare_collections
 from penstock.state.keys import assign_key_group, subtask_of_key_group
 
 #: Records that a process takes at a time.

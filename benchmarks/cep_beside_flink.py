@@ -22,7 +22,7 @@ from benchmarks.nexmark_sql.regimes import Regime
 from benchmarks.workloads import Workload, get_event_time
 from penstock.common import Configuration, Duration, Types, WatermarkStrategy
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.drivers.inspection import rare_collections
+from penstock.drivers.event_loop import rare_collections
 from penstock.table import Schema, StreamTableEnvironment
 
 #: what each pattern says of a match

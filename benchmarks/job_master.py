@@ -27,7 +27,7 @@ from rich.table import Table
 from benchmarks.sink import CountingSink
 from penstock.base.job import JobID
 from penstock.common import Configuration, WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.drivers.event_loop import EventLoopThread, InlineBackground, SystemClock
 from penstock.drivers.local.mini_cluster import LocalCluster

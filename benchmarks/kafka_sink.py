@@ -24,7 +24,7 @@ from tests.servers.kafka import KafkaCluster, kafka_server
 from penstock.codecs.json_row import JsonRowDeserializationSchema, JsonRowSerializationSchema
 from penstock.codecs.serialization import ByteArraySchema, SerializationSchema
 from penstock.common import Configuration, Row, Types, WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import DataStream, StreamExecutionEnvironment
 from penstock.datastream.connectors.kafka import (
     DeliveryGuarantee,

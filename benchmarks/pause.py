@@ -21,7 +21,7 @@ from rich.table import Table
 from penstock.drivers.event_loop import ThreadBackground
 from penstock.runtime.protocol import ExecutionId
 from penstock.runtime.task.checkpoints import SnapshotWriter, StateHistories
-from penstock.state.heap import HeapKeyedStateBackend
+from penstock.state.backend import HeapKeyedStateBackend
 from penstock.state.states import ValueStateDescriptor
 from penstock.storage.file_store import FileCheckpointStore
 

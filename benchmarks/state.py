@@ -23,8 +23,7 @@ from rich.table import Table
 from rocksdict import Options, Rdict
 
 from penstock.runtime.operators.watermarks import TimerQueue
-from penstock.state.backend import KeyedStateBackend
-from penstock.state.heap import HeapKeyedStateBackend
+from penstock.state.backend import HeapKeyedStateBackend, KeyedStateBackend
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
 from penstock.state.rocksdb.settings import MemoryBudget, RocksDBSettings, SlotMemory
 from penstock.state.rocksdb.snapshot import RocksCapture, SourceFiles

@@ -16,8 +16,7 @@ from penstock.runtime.task.channels.result_partition import ResultPartition
 from penstock.runtime.task.operator_chain import ChainOutput, OperatorChain
 from penstock.runtime.task.processing import ProcessingLoop
 from penstock.runtime.task.stream_task import StreamTask
-from penstock.state.backend import KeyedStateBackend
-from penstock.state.heap import StateTable
+from penstock.state.backend import KeyedStateBackend, StateTable
 from penstock.state.operator_state import OperatorStateBackend
 from penstock.state.states import State
 

@@ -30,7 +30,7 @@ pytest_plugins = ["tests.selection.plugin"]
 #: Files that take long though they start no Spark.
 LONG = (
     "tests/simulation/",
-    "tests/datastream/test_tempos_agree.py",
+    "tests/datastream/test_execution_modes_agree.py",
     "tests/examples/",
     "tests/server/page/",
     "tests/test_docs_site.py",

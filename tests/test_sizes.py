@@ -21,12 +21,12 @@ PICKLING = {
     "drivers/client": "iterations",
     "drivers/simulation": "oracle stepwise_driver",
     "drivers/spark": "batch_job batch_stage epoch_stage lockstep route_stage worker",
-    "drivers/stepwise": "exchange sinks",
+    "drivers/stepwise": "flow",
     "runtime": "accumulators supersteps",
     "runtime/batch": "exchange task",
     "runtime/epochs": "task",
     "runtime/task": "operator_chain",
-    "runtime/task/channels": "input_gate",
+    "runtime/task/channels": "result_partition",
     # Columns of RAW and VARIANT hold Python objects, which only operators of the same job have put there.
     # Rows on their way to another task carry the names and types of their columns.
     "sql/data": "arrow row_data",

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from benchmarks.nexmark_sql.kept import Kept, KeptConnector
 from benchmarks.nexmark_sql.latency import LATENCIES, LatencyConnector
 from penstock.codecs.column_data import COLUMN_BATCH_ROWS
-from penstock.connectors.rate_limiter import RateLimiterStrategy
+from penstock.connectors.split_reader import RateLimiterStrategy
 from penstock.runtime.columns import ColumnBatch
 from penstock.runtime.connector import InputStatus, SourceReader, SourceReaderContext
 from penstock.runtime.records import Batch

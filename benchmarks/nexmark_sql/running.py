@@ -23,7 +23,7 @@ from benchmarks.nexmark_sql.queries import NexmarkQuery, kept_sink, tables
 from benchmarks.nexmark_sql.query_process import Run
 from benchmarks.nexmark_sql.regimes import MINI_BATCH, Regime
 from benchmarks.processes import peak_bytes, restart_peak
-from penstock.drivers.inspection import rare_collections
+from penstock.drivers.event_loop import rare_collections
 from penstock.runtime.graph import ExecutionState
 from penstock.runtime.job.view import JobView
 from penstock.table import EnvironmentSettings, TableEnvironment

@@ -1,4 +1,4 @@
-"""Programs that look for patterns, on the local target in all tempos."""
+"""Programs that look for patterns, on the local target in all execution modes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A5: the operator finds what the oracle finds: on both backends, in every tempo, restarted at other parallelisms."""
+"""A5: the operator finds what the oracle finds: on both backends, in every execution mode, at changing parallelisms."""
 
 from __future__ import annotations
 

@@ -20,10 +20,9 @@ from penstock.connectors.collection import CollectionSource
 from penstock.connectors.file.buckets import BucketAssigner
 from penstock.connectors.file.sink import FileSink
 from penstock.connectors.file.source import FileSource
-from penstock.connectors.generator import DataGeneratorSource, NumberSequenceSource
 from penstock.connectors.nexmark import NexmarkSource
-from penstock.connectors.rate_limiter import RateLimiterStrategy
 from penstock.connectors.socket_text import SocketTextSource
+from penstock.connectors.split_reader import DataGeneratorSource, NumberSequenceSource, RateLimiterStrategy
 from penstock.datastream.connectors.hybrid_source import HybridSource
 from penstock.formats.csv import CsvFormat, CsvWriterFactory
 from penstock.formats.file_format import StreamFormat

@@ -11,9 +11,8 @@ import pytest
 
 from penstock.base.errors import ConfigurationError
 from penstock.connectors.collection import CollectionSource
-from penstock.connectors.generator import DataGeneratorSource, NumberSequenceSource
 from penstock.connectors.nexmark import Auction, Bid, NexmarkSource, Person
-from penstock.connectors.rate_limiter import RateLimit, RateLimiterStrategy
+from penstock.connectors.split_reader import DataGeneratorSource, NumberSequenceSource, RateLimit, RateLimiterStrategy
 from penstock.runtime.connector import Boundedness, InputStatus, SplitBatch
 from penstock.runtime.records import Batch
 from penstock.testing.connectors import SourceRun, read_source

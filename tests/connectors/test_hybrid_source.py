@@ -11,7 +11,7 @@ from tests.spec.virtual_job import LEDGER, REFUSED, LedgerSink, VirtualJob, clea
 from penstock.base.errors import ConfigurationError
 from penstock.common import Configuration, JobStatus, WatermarkStrategy
 from penstock.connectors.collection import CollectionSource
-from penstock.connectors.generator import DataGeneratorSource, NumberSequenceSource
+from penstock.connectors.split_reader import DataGeneratorSource, NumberSequenceSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors.hybrid_source import HybridSource
 from penstock.runtime.connector import Boundedness

@@ -16,7 +16,7 @@ from penstock.connectors.socket_text import RETRY_INTERVAL_MS, SocketTextSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.runtime.checkpoint.statistics import CheckpointSettings
 from penstock.runtime.connector import InputStatus
-from penstock.runtime.job.events import guarantees
+from penstock.runtime.job.recovery import guarantees
 from penstock.testing.connectors import SourceRun
 
 POLLS_MAX = 10_000

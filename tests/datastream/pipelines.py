@@ -1,4 +1,4 @@
-"""Random pipelines whose result no tempo of execution changes, and the steps that they are made of.
+"""Random pipelines whose result no execution mode of execution changes, and the steps that they are made of.
 
 What a program may not depend on, because batch execution defines it otherwise, is kept out:
 

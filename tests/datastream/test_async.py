@@ -22,7 +22,7 @@ from penstock.base.restart_strategy import RestartStrategies
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Configuration, Duration, Time
 from penstock.connectors.collection import CollectionSource
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import (
     AsyncDataStream,
     AsyncFunction,
@@ -44,7 +44,7 @@ logging.getLogger("penstock").addHandler(logging.NullHandler())
 pytestmark = pytest.mark.usefixtures("checkpoints_in_store")
 
 NUMBERS = range(300)
-TEMPOS = [RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH, RuntimeExecutionMode.MICRO_BATCH]
+EXECUTION_MODES = [RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH, RuntimeExecutionMode.MICRO_BATCH]
 
 
 class LookUp(AsyncFunction):
@@ -83,7 +83,7 @@ def no_thread_is_left() -> Any:
 # --- answers ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", TEMPOS)
+@pytest.mark.parametrize("mode", EXECUTION_MODES)
 @pytest.mark.parametrize("capacity", [1, 7, 1_000])
 def test_ordered_wait_keeps_the_order(capacity: int, mode: RuntimeExecutionMode) -> None:
     """A1, I1: results in the order of the records, however many calls are out, in streaming and in batch."""
@@ -92,7 +92,7 @@ def test_ordered_wait_keeps_the_order(capacity: int, mode: RuntimeExecutionMode)
     assert collect(stream) == EXPECTED
 
 
-@pytest.mark.parametrize("mode", TEMPOS)
+@pytest.mark.parametrize("mode", EXECUTION_MODES)
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_unordered_wait_gives_every_result(parallelism: int, mode: RuntimeExecutionMode) -> None:
     """A1, I1: the same results in any order, of a stream that is spread over subtasks, keyed or not."""
@@ -195,7 +195,7 @@ def test_watermarks_stay_behind_results() -> None:
 # --- what goes wrong --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", TEMPOS)
+@pytest.mark.parametrize("mode", EXECUTION_MODES)
 def test_an_error_names_operator_and_record(mode: RuntimeExecutionMode) -> None:
     """A1: and ends with the user's own exception; calls that are still out hold nothing up."""
 
@@ -227,7 +227,7 @@ def test_a_timeout_fails_the_job_unless_it_is_dealt_with() -> None:
         def timeout(self, value: int) -> list[Any]:
             return [f"no answer to {value}"]
 
-    for mode in TEMPOS:
+    for mode in EXECUTION_MODES:
         numbers = environment().set_runtime_mode(mode).from_collection([1, 2])
         assert collect(AsyncDataStream.ordered_wait(numbers, Careful(), Time.milliseconds(20))) == [
             "no answer to 1",

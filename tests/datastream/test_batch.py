@@ -15,7 +15,7 @@ from penstock.base.job import JobStatus
 from penstock.base.output_tag import OutputTag
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Configuration, Encoder, Types
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
 from penstock.datastream.functions import (

@@ -15,7 +15,7 @@ from penstock.codecs.serialization import Encoder
 from penstock.common import Configuration, RestartStrategies, WatermarkStrategy
 from penstock.connectors.file.buckets import BucketAssigner
 from penstock.connectors.file.sink import FileSink
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import (
     BroadcastConnectedStream,
     BroadcastProcessFunction,

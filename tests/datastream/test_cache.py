@@ -11,7 +11,7 @@ from tests.datastream.environments import collect, local_environment
 from penstock.base.errors import ConfigurationError, JobExecutionError
 from penstock.base.restart_strategy import RestartStrategies
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource, NumberSequenceSource
+from penstock.connectors.split_reader import DataGeneratorSource, NumberSequenceSource
 from penstock.datastream.functions import ProcessFunction
 
 

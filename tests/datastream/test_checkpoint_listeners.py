@@ -12,7 +12,7 @@ from tests.datastream.environments import local_environment
 from penstock.base.errors import JobExecutionError
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collect import DiscardingSink
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import (
     CheckpointedFunction,
     CheckpointListener,

@@ -12,7 +12,7 @@ from tests.said import said
 from penstock.base.errors import UserFunctionError
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.codecs.serialization import Encoder
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream.connectors.file_system import FileSink
 
 COUNT = 3_000

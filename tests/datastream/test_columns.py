@@ -86,7 +86,7 @@ def written(directory: Path) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("mode", list(RuntimeExecutionMode)[:3], ids=str)
 @pytest.mark.parametrize("parallelism", [1, 4])
-def test_windows_over_columns_are_right_in_every_tempo(
+def test_windows_over_columns_are_right_in_every_execution_mode(
     parallelism: int, mode: RuntimeExecutionMode, tmp_path: Path
 ) -> None:
     """I1: also where columns go over a hash exchange."""

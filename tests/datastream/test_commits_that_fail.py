@@ -21,7 +21,7 @@ from penstock.connectors.file import part_files as hidden_files
 from penstock.connectors.file.commit_log import FileCommitLog
 from penstock.connectors.file.committer import CommitError, FileCommittable
 from penstock.connectors.file.filesystem import create, create_held
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import RuntimeExecutionMode
 from penstock.datastream.connectors.file_system import BucketAssigner, FileSink
 

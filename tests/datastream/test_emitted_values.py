@@ -14,7 +14,7 @@ from tests.datastream.environments import collect, local_environment
 from penstock.base.output_tag import OutputTag
 from penstock.base.types import Row
 from penstock.common import Time, Types, WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import AsyncDataStream
 from penstock.datastream.functions import (
     AggregateFunction,

@@ -14,7 +14,7 @@ from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError
 from penstock.base.time import Duration
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource, NumberSequenceSource
+from penstock.connectors.split_reader import DataGeneratorSource, NumberSequenceSource
 from penstock.datastream import CheckpointingMode, ExternalizedCheckpointRetention, StreamExecutionEnvironment
 from penstock.datastream.functions import (
     CheckpointedFunction,

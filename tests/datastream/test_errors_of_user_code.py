@@ -17,7 +17,7 @@ from penstock.base.job import JobID
 from penstock.base.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkStrategy
 from penstock.codecs.serialization import Encoder
 from penstock.connectors.file.buckets import BucketAssigner
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.datastream.functions import KeySelector, Partitioner, ProcessFunction
 from penstock.runtime.connector import (
@@ -276,7 +276,7 @@ def test_an_error_of_a_generating_function_names_the_index() -> None:
 @pytest.mark.parametrize("mode", ["STREAMING", "BATCH", "MICRO_BATCH"])
 @pytest.mark.parametrize("key", [[1], {"a": 1}, {1}, (1, [2])], ids=str)
 def test_keys_without_hash_are_refused_with_the_remedy(key: Any, mode: str, parallelism: int) -> None:
-    """A2, D4: whatever the operator, the tempo and the parallelism; for the first time at the record at which."""
+    """A2, D4: whatever the operator, execution mode and parallelism; for the first time at the record at which."""
     numbers = local_environment(parallelism, execution__runtime_mode=mode).from_collection([1, 2])
     for keyed in (numbers.key_by(lambda value: key).reduce(max), numbers.key_by(lambda value: key).count_window(1)):
         stream = keyed if hasattr(keyed, "name") else keyed.reduce(max)

@@ -9,10 +9,10 @@ from tests.datastream.environments import local_environment
 
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.codecs.serialization import Encoder
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.runtime.checkpoint.statistics import CheckpointSettings
-from penstock.runtime.job.events import guarantees
+from penstock.runtime.job.recovery import guarantees
 
 
 def lines(count: int | None, tmp_path: Path, **options: Any) -> list[str]:

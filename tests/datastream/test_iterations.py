@@ -41,7 +41,7 @@ from penstock.base.errors import ConfigurationError, JobExecutionError, Penstock
 from penstock.base.job import JobStatus
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Encoder, Types
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import MapFunction, StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSink
 
@@ -117,7 +117,7 @@ def test_shortest_paths(graph: Any, parallelism: int) -> None:
 
 @pytest.mark.parametrize("parallelism", [1, 4])
 @pytest.mark.parametrize("mode", MODES)
-def test_the_result_is_the_same_in_every_tempo(mode: str, parallelism: int, tmp_path: Path) -> None:
+def test_the_result_is_the_same_in_every_execution_mode(mode: str, parallelism: int, tmp_path: Path) -> None:
     """I1, I3: supersteps are batches whatever follows them."""
     edges = [(n, n + 1) for n in range(9) if n != 4]
     env = env_of(parallelism, mode, execution__checkpointing__dir=tmp_path)
@@ -263,7 +263,7 @@ def test_loops_follow_each_other_and_the_first_runs_once(caplog: pytest.LogCaptu
 
 
 def test_a_second_job_reads_the_result_and_runs_no_superstep_again(tmp_path: Path) -> None:
-    """I3: two jobs of one program, in two tempos."""
+    """I3: two jobs of one program, in two execution modes."""
     marked = Marked(tmp_path / "marks")
     env = env_of(2)
     loop = env.from_collection([1, 2]).iterate(2)

@@ -205,7 +205,7 @@ class BothNumbers(ProcessJoinFunction):
 
 @pytest.mark.parametrize("parallelism", [1, 3])
 @pytest.mark.parametrize("mode", ["STREAMING", "BATCH", "MICRO_BATCH"])
-def test_an_interval_join_is_that_of_a_nested_loop_in_every_tempo(mode: str, parallelism: int) -> None:
+def test_an_interval_join_is_that_of_a_nested_loop_in_every_execution_mode(mode: str, parallelism: int) -> None:
     """A2, I1: in batch key by key, with no more than a key's records kept."""
     env = environment(parallelism)
     env.configure(Configuration.from_dict({"execution.runtime-mode": mode}))

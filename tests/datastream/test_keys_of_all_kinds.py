@@ -1,4 +1,4 @@
-"""Programs over keys of all kinds: as many results as there are keys, in every tempo, on every backend (D1, I1)."""
+"""Programs over keys of all kinds: as many results as keys, in every execution mode, on every backend (D1, I1)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from penstock.datastream.window import EventTimeSessionWindows, TumblingEventTim
 from penstock.formats.arrow import ArrowIpcFormat
 from penstock.state.states import ValueStateDescriptor
 
-TEMPOS = [RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH, RuntimeExecutionMode.MICRO_BATCH]
+EXECUTION_MODES = [RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH, RuntimeExecutionMode.MICRO_BATCH]
 KEYS: list[Any] = [
     *ONE,
     frozenset({"a", "b"}),
@@ -54,14 +54,14 @@ class Count(KeyedProcessFunction):
         yield value[0], count
 
 
-@pytest.mark.parametrize("tempo", TEMPOS, ids=lambda tempo: tempo.name)
+@pytest.mark.parametrize("execution_mode", EXECUTION_MODES, ids=lambda execution_mode: execution_mode.name)
 @pytest.mark.parametrize("parallelism", [1, 4])
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
-def test_each_key_has_one_state(tempo: RuntimeExecutionMode, parallelism: int, backend: str) -> None:
+def test_each_key_has_one_state(execution_mode: RuntimeExecutionMode, parallelism: int, backend: str) -> None:
     """D1, D4, I1: equal keys share a state, others do not, NaN is one key."""
     records = [(number, key) for number, key in enumerate(KEYS * 3)]
     random.Random(5).shuffle(records)
-    env = local_environment(parallelism, state__backend__type=backend).set_runtime_mode(tempo)
+    env = local_environment(parallelism, state__backend__type=backend).set_runtime_mode(execution_mode)
     found = dict(collect(env.from_collection(records).key_by(lambda record: record[1]).process(Count())))
     last: dict[Any, int] = {}
     for number, key in records:
@@ -74,7 +74,7 @@ FLOATS = [0.0, -0.0, math.nan, -math.nan, 1.5, 0.0, -0.0, math.nan, 1.5, None]
 STRATEGY = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_column("at")
 
 
-@pytest.mark.parametrize("tempo", TEMPOS, ids=lambda tempo: tempo.name)
+@pytest.mark.parametrize("execution_mode", EXECUTION_MODES, ids=lambda execution_mode: execution_mode.name)
 @pytest.mark.parametrize("parallelism", [1, 3])
 @pytest.mark.parametrize(
     "assigner",
@@ -83,7 +83,7 @@ STRATEGY = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_column("
 )
 @pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.float16()], ids=str)
 def test_columns_have_the_keys_of_rows(
-    tempo: RuntimeExecutionMode, parallelism: int, assigner: Any, kind: Any, tmp_path: Path
+    execution_mode: RuntimeExecutionMode, parallelism: int, assigner: Any, kind: Any, tmp_path: Path
 ) -> None:
     """D1: Arrow tells zeros and NaNs by their bits; keys do not."""
     keys = pa.array(numpy.array([key or 0.0 for key in FLOATS], kind.to_pandas_dtype()), kind)
@@ -92,7 +92,7 @@ def test_columns_have_the_keys_of_rows(
     with pa.OSFile(str(tmp_path / "keys.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
     source = FileSource.for_bulk_file_format(ArrowIpcFormat(), str(tmp_path)).build()
-    env = local_environment(parallelism).set_runtime_mode(tempo)
+    env = local_environment(parallelism).set_runtime_mode(execution_mode)
     stream = env.from_source(source, STRATEGY, "keys").key_by("k").window(assigner)
     found = [tuple(row)[::3] for row in collect(stream.select(lit(1).count.alias("n")))]
     assert sorted((str(key), count) for key, count in found) == [("0.0", 4), ("1.5", 2), ("None", 1), ("nan", 3)]

@@ -23,7 +23,7 @@ from penstock.base.restart_strategy import RestartStrategies
 from penstock.base.time import Duration
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collection import CollectionSource
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.functions import MapFunction, ProcessFunction
 from penstock.datastream.window import TumblingEventTimeWindows

@@ -17,14 +17,14 @@ from penstock.base.restart_strategy import RestartStrategies
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.cli.demo.program import PacedSource
 from penstock.common import Configuration, Encoder
-from penstock.connectors.generator import DataGeneratorSource, GeneratorSplit, NumberSequenceSource
 from penstock.connectors.hybrid import HybridSource
+from penstock.connectors.split_reader import DataGeneratorSource, GeneratorSplit, NumberSequenceSource
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows
-from penstock.drivers.stepwise.sinks import SinkCommits
+from penstock.drivers.stepwise.flow import SinkCommits
 from penstock.formats.json import JsonLinesFormat
 from penstock.runtime.connector import InputStatus
 from penstock.storage.file_store import FileCheckpointStore
@@ -118,7 +118,7 @@ def test_without_a_restart_strategy_a_failure_ends_the_job(store_directory: Path
 
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 @pytest.mark.parametrize("drain_at_the_end", [True])
-def test_one_state_for_all_tempos(store_directory: Path, backend: str, drain_at_the_end: bool) -> None:
+def test_one_state_for_all_execution_modes(store_directory: Path, backend: str, drain_at_the_end: bool) -> None:
     """H4, I1: a job goes from epochs to streaming, back, and to its end, at another parallelism each time; the files
     hold what one run would have written."""
     savepoint: str | None = None
@@ -144,7 +144,7 @@ def test_one_state_for_all_tempos(store_directory: Path, backend: str, drain_at_
 @pytest.mark.parametrize("before", [STREAMING, MICRO])
 @pytest.mark.parametrize("mode", [MICRO, RuntimeExecutionMode.BATCH])
 def test_after_a_drain_nothing_is_read(mode: Any, before: Any, store_directory: Path) -> None:
-    """H2: what was drained has fired for the last time; a job that begins there reads no more, in whichever tempo."""
+    """H2: what was drained has fired for good; a job that begins there reads no more, in any execution mode."""
     options = {"penstock.source.batch-records": "1", "execution.micro-batch.max-records": "50"}
     env = environment(2, before, **options, **{"execution.checkpointing.interval": "5 ms"})
     counting(env, store_directory / "out", 20_000)

@@ -9,8 +9,8 @@ from pathlib import Path
 BEGIN = """
 import sys
 from penstock.common import Configuration, WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream import StreamExecutionEnvironment
+from penstock.datastream.connectors.datagen import DataGeneratorSource
 
 def environment():
     return StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"execution.target": "local"}))

@@ -28,11 +28,10 @@ from penstock.datastream.functions import KeyedBroadcastProcessFunction, KeyedPr
 from penstock.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.formats.file_format import TextLineFormat
-from penstock.runtime.checkpoint.statistics import CHANNEL_MODE, parse_channel
 from penstock.runtime.connector import Source
 from penstock.state.snapshot import read_operator
 from penstock.storage.file_store import FileCheckpointStore
-from penstock.storage.metadata import CheckpointMetadata
+from penstock.storage.metadata import CHANNEL_MODE, CheckpointMetadata, parse_channel
 
 pytestmark = pytest.mark.slow
 

@@ -29,7 +29,7 @@ from tests.stores import at, copy_tree, remove_tree
 from penstock.base.errors import CheckpointError, JobExecutionError
 from penstock.base.job import JobStatus
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream.functions import AggregateFunction
 from penstock.datastream.window import TumblingEventTimeWindows
 

@@ -15,7 +15,7 @@ from penstock.base.typeinfo import Types
 from penstock.base.types import Row
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collect import DiscardingSink
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import CloseableIterator, KeyedStream
 from penstock.datastream.functions import (
     BroadcastProcessFunction,

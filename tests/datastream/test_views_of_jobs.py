@@ -1,4 +1,4 @@
-"""The view of a job is one, whatever its tempo (A1, I1)."""
+"""The view of a job is one, whatever its execution mode (A1, I1)."""
 
 from __future__ import annotations
 

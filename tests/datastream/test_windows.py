@@ -16,7 +16,7 @@ from penstock.base.restart_strategy import RestartStrategies
 from penstock.base.time import Duration, Time
 from penstock.base.typeinfo import Types, TypeSerializer
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.functions import (
     AggregateFunction,

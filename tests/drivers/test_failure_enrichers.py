@@ -14,7 +14,7 @@ from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError, ContractError, UserFunctionError
 from penstock.base.restart_strategy import RestartStrategies
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import RuntimeExecutionMode
 from penstock.drivers.failure_enrichers import EnricherLabeller, LabellingThread, failure_enrichers
 from penstock.runtime.failure import FailureEnricher, FailureEnricherContext, FailureType
@@ -98,7 +98,7 @@ class Asked(FailureEnricher):
 
 @pytest.mark.parametrize("mode", [RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.MICRO_BATCH])
 def test_the_view_of_a_job_has_the_labels(mode: Any, tmp_path: Any) -> None:
-    """G8: in every tempo."""
+    """G8: in every execution mode."""
     options = {"jobmanager__failure_enrichers": f"penstock.runtime.failure:TypeFailureEnricher,{HERE}:Asked"}
     env = local_environment(1, **options).set_runtime_mode(mode)
     env.set_restart_strategy(RestartStrategies.fixed_delay_restart(2, 1))

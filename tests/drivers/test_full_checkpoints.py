@@ -12,7 +12,7 @@ import pytest
 
 from penstock.base.configuration import Configuration
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.drivers.running_job import RunningJob
 from penstock.runtime.checkpoint.statistics import CheckpointRecord, CheckpointStatus

@@ -12,7 +12,7 @@ import pytest
 from tests.datastream.environments import local_environment
 
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.drivers import inspection as module
 from penstock.drivers.inspection import CollectionWatch, ProcessWatch, process_figures
 from penstock.runtime.protocol import ProcessFigures

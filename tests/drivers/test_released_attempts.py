@@ -22,7 +22,7 @@ from penstock.cep.conditions import SimpleCondition
 from penstock.common import Duration, Types, WatermarkStrategy
 from penstock.common.time import Time
 from penstock.connectors.collection import CollectionSource
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import AsyncDataStream, DataStream, StreamExecutionEnvironment
 from penstock.datastream.functions import AsyncFunction, MapFunction
 from penstock.drivers.running_job import Moves

@@ -12,7 +12,7 @@ from tests.datastream.environments import local_environment
 from penstock.base.errors import CheckpointError, JobExecutionError
 from penstock.base.job import JobStatus
 from penstock.common import Encoder, WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.drivers.running_job import RunningJob
 from penstock.storage.leadership import DeposedError

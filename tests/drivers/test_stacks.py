@@ -12,7 +12,7 @@ import pytest
 from tests.datastream.environments import local_environment
 
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.drivers.inspection import AskSamples, AskThreads, Refused, Samples, Threads, threads
 from penstock.drivers.running_job import RunningJob
 

@@ -1,4 +1,4 @@
-"""The examples give what a plain computation gives, in one process and on Spark, whichever tempo drives them."""
+"""The examples give what a plain computation gives, in one process and on Spark, in any execution mode."""
 
 import re
 import subprocess
@@ -6,14 +6,19 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.examples.tempos import EXAMPLES, FOLDER, NAMES, TEMPOS, compare
+from tests.examples.execution_modes import EXAMPLES, EXECUTION_MODES, FOLDER, NAMES, compare
 
 #: Those of one library do the same on Spark; one of them is enough there.
 ON_SPARK = [name for name in NAMES if "." not in name]
 #: In one process everything; on Spark each example as a stream, one in four as a batch and one in four in epochs: each
-#: takes seconds there. `python -m tests.examples.tempos` runs all of it on Spark.
+#: takes seconds there. `python -m tests.examples.execution_modes` runs all of it on Spark.
 RUNS = [
-    *(pytest.param(n, "local", parallelism, tempo) for n in NAMES for parallelism in (1, 4) for tempo in TEMPOS),
+    *(
+        pytest.param(n, "local", parallelism, execution_mode)
+        for n in NAMES
+        for parallelism in (1, 4)
+        for execution_mode in EXECUTION_MODES
+    ),
     *(pytest.param(n, "spark", 4, "STREAMING", marks=pytest.mark.spark) for n in (*ON_SPARK, "cep.fraud_sequence")),
     *(pytest.param(n, "spark", 2, "BATCH", marks=pytest.mark.spark) for n in ON_SPARK[::4]),
     *(pytest.param(n, "spark", 2, "MICRO_BATCH", marks=pytest.mark.spark) for n in ON_SPARK[2::4]),
@@ -21,13 +26,13 @@ RUNS = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "target", "parallelism", "tempo"), RUNS)
-def test_the_final_result_is_the_same_in_every_tempo(
-    name: str, target: str, parallelism: int, tempo: str, tmp_path: Path
+@pytest.mark.parametrize(("name", "target", "parallelism", "execution_mode"), RUNS)
+def test_the_final_result_is_the_same_in_every_execution_mode(
+    name: str, target: str, parallelism: int, execution_mode: str, tmp_path: Path
 ) -> None:
     """I1: in micro-batch over several epochs."""
     epochs = 2 if target == "spark" else 12
-    compare(name, target, parallelism, tmp_path, tempo, epochs)
+    compare(name, target, parallelism, tmp_path, execution_mode, epochs)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -14,7 +14,7 @@ import pytest
 from penstock.base.errors import ConfigurationError, FormatError
 from penstock.base.typeinfo import Types
 from penstock.base.types import Row
-from penstock.connectors.generator import NumberSequenceSource
+from penstock.connectors.split_reader import NumberSequenceSource
 from penstock.datastream.connectors import file_system, number_seq
 from penstock.datastream.connectors.base import DeliveryGuarantee
 from penstock.datastream.formats.avro import AvroRowDeserializationSchema, AvroRowSerializationSchema

@@ -19,10 +19,10 @@ from penstock.common import Configuration
 from penstock.datastream import StreamExecutionEnvironment
 
 
-def environment(target: str, parallelism: int, tempo: str = "STREAMING") -> StreamExecutionEnvironment:
+def environment(target: str, parallelism: int, execution_mode: str = "STREAMING") -> StreamExecutionEnvironment:
     settings = {
         "execution.target": target,
-        "execution.runtime-mode": tempo,
+        "execution.runtime-mode": execution_mode,
         "parallelism.default": parallelism,
         "restart-strategy.type": "none",
     }
@@ -57,7 +57,7 @@ def main() -> int:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--target", choices=["local", "spark"], default="local")
     parser.add_argument("--parallelism", default="1,2,4", help="one after the other")
-    parser.add_argument("--tempo", choices=["STREAMING", "BATCH"], default="BATCH")
+    parser.add_argument("--mode", choices=["STREAMING", "BATCH"], default="BATCH")
     parser.add_argument("--some", type=int, help="how many algorithms for each graph, in turns; all if left out")
     parser.add_argument("--only", default="", help="algorithms whose names contain this")
     parser.add_argument("--no-real-graphs", action="store_true")
@@ -76,7 +76,7 @@ def main() -> int:
                 begun = time.perf_counter()
                 name = cases[0].name if len(cases) == 1 else f"{len(cases)} algorithms in one job"
                 try:
-                    check(cases, given, environment(arguments.target, parallelism, arguments.tempo))
+                    check(cases, given, environment(arguments.target, parallelism, arguments.execution_mode))
                 except Exception as error:  # noqa: BLE001 - told below
                     wrong.append(f"{name}, {given.name}, parallelism {parallelism}: {type(error).__name__} {error}")
                     print("WRONG", wrong[-1][:500], flush=True)

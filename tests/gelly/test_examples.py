@@ -1,4 +1,4 @@
-"""The examples of graphs give what networkx gives, in one process in every tempo, and one of them on Spark."""
+"""The examples of graphs give what networkx gives, in one process in every execution mode, and one of them on Spark."""
 
 import re
 import subprocess
@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.examples.tempos import TEMPOS, compare
+from tests.examples.execution_modes import EXECUTION_MODES, compare
 
 pytestmark = pytest.mark.slow
 
@@ -16,10 +16,12 @@ NAMES = [path.stem for path in SCRIPTS]
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(("parallelism", "tempo"), [*zip((1, 4, 2), TEMPOS, strict=True)])
-def test_the_final_result_is_the_same_in_every_tempo(name: str, parallelism: int, tempo: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("parallelism", "execution_mode"), [*zip((1, 4, 2), EXECUTION_MODES, strict=True)])
+def test_the_final_result_is_the_same_in_every_execution_mode(
+    name: str, parallelism: int, execution_mode: str, tmp_path: Path
+) -> None:
     """I1: as networkx says."""
-    compare(f"gelly.{name}", "local", parallelism, tmp_path, tempo)
+    compare(f"gelly.{name}", "local", parallelism, tmp_path, execution_mode)
 
 
 @pytest.mark.spark

@@ -12,7 +12,7 @@ from penstock.common.time import Time
 from penstock.common.typeinfo import Types
 from penstock.common.types import Row
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.generator import NumberSequenceSource
+from penstock.connectors.split_reader import NumberSequenceSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.functions import AggregateFunction, KeyedBroadcastProcessFunction, KeyedProcessFunction
 from penstock.datastream.state import (

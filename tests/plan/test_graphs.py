@@ -405,7 +405,7 @@ def test_edges_of_other_partitionings(call, name, pointwise):
 
 
 @pytest.mark.parametrize("mode", ["STREAMING", "BATCH", "MICRO_BATCH"])
-def test_the_graph_knows_its_tempo(mode: str) -> None:
+def test_the_graph_knows_its_execution_mode(mode: str) -> None:
     """I1: as configured; automatic mode is batch for bounded sources."""
     for configured, expected in [(mode, mode), ("AUTOMATIC", "BATCH")]:
         env = environment(**{"execution.runtime-mode": configured})

@@ -17,7 +17,6 @@ from penstock.base.errors import ProtocolError, UnsupportedError
 from penstock.base.types import Row, RowKind
 from penstock.common import Types
 from penstock.runtime.batch.exchange import BatchExchange, KeyedExchange, Places, Rows, loads_batch, process_with_key
-from penstock.runtime.checkpoint.statistics import ChannelState, Direction
 from penstock.runtime.columns import ColumnBatch, ColumnKey, as_columns, col, get_row_kinds, lit, make_batch
 from penstock.runtime.operators.base import StreamOperator
 from penstock.runtime.operators.columnar.column_operators import MapBatchesOperator, WhereOperator
@@ -32,6 +31,7 @@ from penstock.runtime.task.channels.result_partition import (
     Subpartition,
 )
 from penstock.runtime.windowing import TumblingEventTimeWindows
+from penstock.storage.metadata import ChannelState, Direction
 from penstock.testing import OneInputOperatorHarness
 from penstock.wire.buffers import FRAME_BYTES_MIN, BufferCodec, decode_batches
 

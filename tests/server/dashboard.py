@@ -35,7 +35,7 @@ from penstock.cli.client.jobs import rescale
 from penstock.cli.client.rest_client import Address, RestClient
 from penstock.cli.program.launch import ProgramSpec
 from penstock.cli.session.client import SubmittedProgram
-from penstock.connectors.generator import NumberSequenceSource
+from penstock.connectors.split_reader import NumberSequenceSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.functions import MapFunction
 

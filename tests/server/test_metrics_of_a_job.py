@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from penstock.base.configuration import Configuration
 from penstock.base.time import Duration, Time
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.window import TumblingEventTimeWindows

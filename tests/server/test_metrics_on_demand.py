@@ -12,14 +12,14 @@ from typing import Any
 from penstock.base.configuration import Configuration
 from penstock.base.metrics import ROCKSDB_METRICS
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.drivers.worker_storage import BackendSettings
-from penstock.runtime.task.executor import HeapBackends
 from penstock.server.dispatcher import DispatchedJob, Dispatcher
 from penstock.server.metrics.metric_store import MetricStore
 from penstock.server.reporters.prometheus import families
+from penstock.state.backend import HeapBackends
 from penstock.state.states import ValueStateDescriptor
 
 PATIENCE_SECONDS = 60

@@ -8,7 +8,7 @@ from typing import Any
 from penstock.base.configuration import Configuration
 from penstock.base.time import Duration, Time
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.server.rest.handlers.vertices import watermark_holds

@@ -20,15 +20,13 @@ from penstock.drivers.simulation import cluster as master_module
 from penstock.runtime.checkpoint import coordinator as coordinator_module
 from penstock.runtime.checkpoint.coordinator import CheckpointCoordinator
 from penstock.runtime.checkpoint.pending import CheckpointsFailed, PendingCheckpoint
-from penstock.runtime.checkpoint.savepoints import Recovery, garbage
-from penstock.runtime.effects import carry_out
+from penstock.runtime.checkpoint.savepoints import Recovery
+from penstock.runtime.effects import Turns, carry_out
 from penstock.runtime.graph import ExecutionGraph
-from penstock.runtime.job.events import AttemptReady, Turns
-from penstock.runtime.job.recovery import JobRecovery
+from penstock.runtime.job.recovery import AttemptReady, JobRecovery
 from penstock.runtime.job.sources import SourceCoordinator
+from penstock.runtime.operators.connector import SinkOperator, SourceOperator
 from penstock.runtime.operators.record.process import EVENT_TIMERS
-from penstock.runtime.operators.sink import SinkOperator
-from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.protocol import AcknowledgeCheckpoint, NotifyCheckpointComplete
 from penstock.runtime.records import Batch, CheckpointBarrier
 from penstock.runtime.task.barriers import AlignedBarrierHandler, AtLeastOnceBarrierHandler, UnalignedBarrierHandler
@@ -37,7 +35,8 @@ from penstock.runtime.task.channels.result_partition import Subpartition
 from penstock.runtime.task.checkpoints import SnapshotWriter, TaskCheckpoints
 from penstock.runtime.task.processing import Phase
 from penstock.runtime.task.stream_task import Opening, StreamTask
-from penstock.state.heap import HeapKeyedStateBackend
+from penstock.state.backend import HeapKeyedStateBackend
+from penstock.storage.metadata import garbage
 
 
 def skip_alignment_of_one_channel() -> Any:

@@ -19,13 +19,14 @@ from penstock.runtime.job import slots as scheduler_module
 from penstock.runtime.job import tasks as job_tasks_module
 from penstock.runtime.job.job_master import JobMaster
 from penstock.runtime.job.recovery import JobSavepoints
-from penstock.runtime.operators.sink import SinkOperator
+from penstock.runtime.operators.connector import SinkOperator
 from penstock.runtime.protocol import CancelTask, NotifyCheckpointComplete
 from penstock.runtime.records import EndOfData, EndOfPartition
 from penstock.runtime.task.channels.result_partition import ResultPartition
 from penstock.runtime.task.checkpoints import Ending
 from penstock.runtime.task.processing import Phase, ProcessingLoop
 from penstock.runtime.task.stream_task import StreamTask
+from penstock.storage import metadata as stored
 from penstock.storage.metadata import StateFile
 
 
@@ -65,7 +66,7 @@ def forget_union_state_of_finished_subtasks() -> Any:
 @contextmanager
 def take_broadcast_state_of_the_first_subtask() -> Iterator[None]:
     """And nothing is carried for it once it has finished."""
-    with _without("broadcast"), mock.patch.object(scheduler_module, "_broadcaster", return_value=0):
+    with _without("broadcast"), mock.patch.object(stored, "_broadcaster", return_value=0):
         yield
 
 

@@ -23,7 +23,7 @@ from penstock.drivers.simulation.stepwise_history import (
     run_batch_seed,
     run_stepwise_seed,
 )
-from penstock.drivers.stepwise.sinks import BatchCommits
+from penstock.drivers.stepwise.flow import BatchCommits
 from penstock.runtime.checkpoint.savepoints import Choice, Forerunners, choose_latest
 from penstock.runtime.epochs.coordinator import EpochCoordinator
 from penstock.runtime.master import epochs as epochs_module

@@ -20,7 +20,7 @@ from penstock.connectors.file.committer import FileCommitter
 from penstock.connectors.file.filesystem import remove
 from penstock.connectors.file.part_files import is_part
 from penstock.drivers.simulation.stepwise_history import run_batch_seed, run_stepwise_seed
-from penstock.drivers.stepwise.sinks import SinkCommits
+from penstock.drivers.stepwise.flow import SinkCommits
 from penstock.storage.leadership import LeftByJobs
 
 

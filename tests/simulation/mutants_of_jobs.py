@@ -17,18 +17,19 @@ from penstock.runtime.job import slots as scheduler_module
 from penstock.runtime.job import tasks as job_tasks_module
 from penstock.runtime.operators.record.process import EVENT_TIMERS
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
-from penstock.storage.metadata import CheckpointMetadata, OperatorState, OperatorSubtaskState
+from penstock.storage import metadata as stored
+from penstock.storage.metadata import CheckpointMetadata, OperatorState, OperatorSubtaskState, state_of_subtask
 
 
 def _dealt(change: Any) -> Any:
     """What falls to a subtask changed, where the parallelism is another one."""
-    original = scheduler_module.state_of_subtask
+    original = state_of_subtask
 
-    def state_of_subtask(operator: OperatorState, subtask: int, parallelism: int, *more: Any) -> OperatorSubtaskState:
+    def changed(operator: OperatorState, subtask: int, parallelism: int, *more: Any) -> OperatorSubtaskState:
         state = original(operator, subtask, parallelism, *more)
         return state if parallelism == operator.parallelism else change(operator, subtask, state)
 
-    return mock.patch.object(scheduler_module, "state_of_subtask", state_of_subtask)
+    return mock.patch.object(scheduler_module, "state_of_subtask", changed)
 
 
 def leave_key_groups_with_the_old_subtask() -> Any:
@@ -44,7 +45,7 @@ def leave_key_groups_with_the_old_subtask() -> Any:
 
 
 def give_lists_to_every_subtask() -> Any:
-    return mock.patch.object(scheduler_module, "_share", lambda handle, first, step: handle)
+    return mock.patch.object(stored, "_share", lambda handle, first, step: handle)
 
 
 def leave_union_state_with_the_old_subtask() -> Any:

@@ -122,7 +122,7 @@ def _late_writes(seed: int) -> History:
     return run_doubtful(seed, LATE)[0]
 
 
-#: Each mutant, the kinds of violation that give it away, and a seed of a tempo that is known to find it.
+#: Each mutant, the kinds of violation that give it away, and a seed of a execution mode that is known to find it.
 MUTANTS_OF_OBJECTS: dict[Mutant, FoundBy] = {
     look_who_leads_in_a_listing: FoundBy(("output", "outside"), 38, run_stepwise_seed),
     take_the_number_after_the_highest_that_is_listed: FoundBy(("output",), 34, run_stepwise_seed),

@@ -99,7 +99,7 @@ def leave_directories_unsynced() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class FoundBy:
-    """The kinds of violation that give a mutant away, and a seed of a tempo that is known to find it."""
+    """The kinds of violation that give a mutant away, and a seed of a execution mode that is known to find it."""
 
     kinds: tuple[str, ...]
     seed: int

@@ -13,7 +13,7 @@ from penstock.runtime.task.channels.input_gate import InputGate
 from penstock.runtime.task.channels.result_partition import Subpartition
 from penstock.runtime.task.processing import ProcessingLoop
 from penstock.runtime.task.stream_task import StreamTask
-from penstock.state.heap import HeapKeyedStateBackend
+from penstock.state.backend import HeapKeyedStateBackend
 
 
 def keep_recovered_output_until_a_flush() -> Any:

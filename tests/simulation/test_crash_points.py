@@ -14,7 +14,7 @@ from penstock.drivers.simulation.crash_points import CRASH_POINTS, JOBS, CrashTa
 from penstock.drivers.simulation.disk import METADATA
 from penstock.drivers.simulation.scenario import MODES
 from penstock.runtime.checkpoint import coordinator
-from penstock.runtime.checkpoint.savepoints import garbage
+from penstock.storage.metadata import garbage
 
 pytestmark = pytest.mark.slow
 

@@ -9,23 +9,29 @@ from tests.simulation.fresh_seeds import fresh_seeds
 from tests.simulation.mutants_of_objects import MUTANTS_OF_OBJECTS
 from tests.simulation.planting import Mutant
 
+from penstock.drivers.simulation.execution_mode_changes import run_changing_seed
 from penstock.drivers.simulation.object_store import OBJECTS, with_store
 from penstock.drivers.simulation.simulation import run_seed
 from penstock.drivers.simulation.stepwise_history import run_stepwise_seed
-from penstock.drivers.simulation.tempo_changes import run_changing_seed
 
 pytestmark = pytest.mark.slow
 
-TEMPOS = {"streaming": run_seed, "epochs": run_stepwise_seed, "changing": run_changing_seed}
+EXECUTION_MODES = {"streaming": run_seed, "epochs": run_stepwise_seed, "changing": run_changing_seed}
 
 
-@pytest.mark.parametrize("tempo", TEMPOS)
-def test_fresh_histories_keep_their_promises(tempo: str) -> None:
+@pytest.mark.parametrize("execution_mode", EXECUTION_MODES)
+def test_fresh_histories_keep_their_promises(execution_mode: str) -> None:
     """G5, G8, G11: the same promises as in a file system, and nothing of them hangs on a listing."""
     first = fresh_seeds().start
     with with_store(OBJECTS):
-        failed = {seed: found for seed in range(first, first + tries(15)) if (found := TEMPOS[tempo](seed).violations)}
-    assert not failed, [f"penstock-sim --seeds {s}..{s} --tempo {tempo} --store objects" for s in failed] + [failed]
+        failed = {
+            seed: found
+            for seed in range(first, first + tries(15))
+            if (found := EXECUTION_MODES[execution_mode](seed).violations)
+        }
+    assert not failed, [
+        f"penstock-sim --seeds {s}..{s} --execution-mode {execution_mode} --store objects" for s in failed
+    ] + [failed]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS_OF_OBJECTS, ids=lambda mutant: mutant.__name__)

@@ -10,10 +10,10 @@ from tests.simulation.planting import Mutant
 from penstock.base.errors import MissingPathError
 from penstock.drivers.simulation import simulation
 from penstock.drivers.simulation.disk import PageCache, make_directories
+from penstock.drivers.simulation.execution_mode_changes import run_changing_seed
 from penstock.drivers.simulation.scenario import power_cut
 from penstock.drivers.simulation.simulation import run_seed
 from penstock.drivers.simulation.stepwise_history import run_stepwise_seed
-from penstock.drivers.simulation.tempo_changes import run_changing_seed
 
 pytestmark = pytest.mark.slow
 
@@ -36,13 +36,13 @@ def images(cache_of, read):
     return found
 
 
-@pytest.mark.parametrize("tempo", RUNS)
-def test_power_cuts_in_every_tempo(tempo: str) -> None:
+@pytest.mark.parametrize("execution_mode", RUNS)
+def test_power_cuts_in_every_execution_mode(execution_mode: str) -> None:
     """G8, G11: a new job master goes on; what was acknowledged is there, and output is exact."""
     cuts = deaths = 0
     for seed in SEEDS:
-        if power_cut(f"{tempo}-{seed}"):
-            history = RUNS[tempo](seed)
+        if power_cut(f"{execution_mode}-{seed}"):
+            history = RUNS[execution_mode](seed)
             assert not history.violations, (seed, history.violations)
             cuts += history.faults["power-cut"]
             deaths += history.faults["kill-within-store"]

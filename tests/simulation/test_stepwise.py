@@ -45,7 +45,7 @@ def test_fresh_histories_keep_their_promises(offset: int) -> None:
     first = fresh_seeds().start + offset
     failed = {seed: found for seed in range(first, first + A_TEST) if (found := run_stepwise_seed(seed).violations)}
     assert not failed, "\n".join(
-        f"penstock-sim --tempo epochs --seeds {s}..{s} --trace\n{f}" for s, f in failed.items()
+        f"penstock-sim --execution-mode epochs --seeds {s}..{s} --trace\n{f}" for s, f in failed.items()
     )
 
 
@@ -59,7 +59,7 @@ def test_fresh_batches_commit_all_or_nothing() -> None:
     seen = set[str]()
     for seed in range(first := fresh_seeds().start, first + A_TEST):
         history = run_batch_seed(seed)
-        assert not history.violations, f"penstock-sim --tempo batch --seeds {seed}..{seed} --trace"
+        assert not history.violations, f"penstock-sim --execution-mode batch --seeds {seed}..{seed} --trace"
         seen |= set(+history.events)
     assert seen >= {"ran twice", "commit failed", "driver killed"}
 
@@ -108,7 +108,7 @@ def test_history_does_not_depend_on_hash_order() -> None:
         sys.executable,
         "-m",
         "penstock.drivers.simulation.cli",
-        "--tempo",
+        "--execution-mode",
         "epochs",
         "--seeds",
         "3..5",
@@ -120,7 +120,7 @@ def test_history_does_not_depend_on_hash_order() -> None:
 
 
 def test_command_replays_a_seed() -> None:
-    shown = CliRunner().invoke(main, ["--tempo", "epochs", "--seeds", "7..7", "--trace"])
+    shown = CliRunner().invoke(main, ["--execution-mode", "epochs", "--seeds", "7..7", "--trace"])
     assert shown.exit_code == 0, shown.output
     assert "RunEpoch" in shown.output
     assert "0 with violations" in shown.output

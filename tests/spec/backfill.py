@@ -1,4 +1,4 @@
-"""One job in three tempos: a batch over the history, streaming, runs of what is there; compared in the end.
+"""One job in three execution modes: a batch over the history, streaming, runs of what is there; compared in the end.
 
 `python -m tests.spec.backfill` writes a history as files into a folder and fills the state of `backfill_program` from
 it in one batch on Spark. Streaming goes on from the savepoint while small files come, and says how long a record took
@@ -198,7 +198,11 @@ def _numbers(context: click.Context, parameter: click.Parameter, value: str) -> 
 @click.option("--run-records", default=20_000, show_default=True, help="Records that come ahead of each.")
 @click.option("--keys", default=1_000, show_default=True, help="Keys of the records.")
 @click.option(
-    "--parallelisms", default="2,4,1", show_default=True, callback=_numbers, help="Of the tempos one after another."
+    "--parallelisms",
+    default="2,4,1",
+    show_default=True,
+    callback=_numbers,
+    help="Of the execution modes one after another.",
 )
 @click.option("--backend", type=click.Choice([*BACKENDS]), default="hashmap", show_default=True)
 @click.option("--target", type=click.Choice(["spark", "local"]), default="spark", show_default=True)

@@ -1,9 +1,9 @@
-"""A program for every tempo, over a folder of files that grows, with its answer in plain Python.
+"""A program for every execution mode, over a folder of files that grows, with its answer in plain Python.
 
 A line is an order or a price, `number kind key time amount`; files are in order of time, but for a bounded disorder.
-What the program says depends on event time alone, so it is the same in every tempo and at every parallelism: windows of
-the amounts, each key's running total in order of time (state and timers), orders with the price in force (two inputs),
-and how many records of a key have come (running results).
+What the program says depends on event time alone, so it is the same in every execution mode and at every parallelism:
+windows of the amounts, each key's running total in order of time (state and timers), orders with the price in force
+(two inputs), and how many records of a key have come (running results).
 """
 
 from __future__ import annotations

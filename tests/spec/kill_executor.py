@@ -31,7 +31,7 @@ import click
 import pyspark
 
 from penstock.common import Configuration, Encoder, Types, WatermarkStrategy
-from penstock.connectors.generator import NumberSequenceSource
+from penstock.connectors.split_reader import NumberSequenceSource
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSink, RollingPolicy
 from penstock.datastream.functions import KeyedProcessFunction, MapFunction

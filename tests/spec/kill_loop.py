@@ -27,7 +27,7 @@ from tests.servers.s3 import s3_server
 from penstock.common import Configuration, Duration, Encoder, RestartStrategies, WatermarkStrategy
 from penstock.connectors.file.buckets import BucketAssigner
 from penstock.connectors.file.sink import FileSink
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import KeyedProcessFunction, StreamExecutionEnvironment
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows

@@ -21,7 +21,7 @@ from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.datastream import DataStream
 from penstock.plan.transformation import Transformation, Upstream
 from penstock.runtime.operators.base import StreamOperator
-from penstock.runtime.operators.source import SourceOperator
+from penstock.runtime.operators.connector import SourceOperator
 from penstock.runtime.records import MAX_WATERMARK, Batch, CheckpointBarrier, EndOfData, EndOfPartition, Watermark
 from penstock.runtime.task.channels.result_partition import ResultPartition
 from penstock.storage.file_store import FileCheckpointStore

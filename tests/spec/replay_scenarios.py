@@ -39,8 +39,7 @@ from penstock.drivers.simulation.scenario import Scenario, draw_scenario
 from penstock.drivers.simulation.topology import Stage, Topology
 from penstock.plan.transformation import Transformation, Upstream
 from penstock.runtime.connector import Boundedness, Source, SourceReaderContext, SplitEnumerator, SplitEnumeratorContext
-from penstock.runtime.operators.sink import SinkOperator
-from penstock.runtime.operators.source import SourceOperator
+from penstock.runtime.operators.connector import SinkOperator, SourceOperator
 from penstock.runtime.records import Batch
 
 #: What takes 1 ms in the simulator takes about this long here.

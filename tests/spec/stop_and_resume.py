@@ -58,7 +58,7 @@ from penstock.datastream.formats.csv import CsvWriterFactory
 from penstock.drivers.running_job import RunningJob
 from penstock.runtime.connector import InputStatus, Source
 from penstock.runtime.job.view import JobProgress
-from penstock.runtime.operators.source import SPLITS_STATE
+from penstock.runtime.operators.connector import SPLITS_STATE
 from penstock.runtime.records import Batch
 from penstock.state.snapshot import read_operator
 from penstock.storage.file_store import FileCheckpointStore

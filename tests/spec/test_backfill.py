@@ -1,4 +1,4 @@
-"""One state for all tempos: a batch fills it from the history, streaming and micro-batch go on with it (I1, H4)."""
+"""One state for all execution modes: a batch fills it from the history, the others go on with it (I1, H4)."""
 
 from __future__ import annotations
 
@@ -29,9 +29,8 @@ from tests.spec.backfill_program import (
 
 from penstock.base.errors import CheckpointError, ConfigurationError, JobExecutionError
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource, NumberSequenceSource
 from penstock.connectors.hybrid import HybridSource
-from penstock.connectors.split_reader import SplitQueue
+from penstock.connectors.split_reader import DataGeneratorSource, NumberSequenceSource, SplitQueue
 from penstock.datastream.functions import MapFunction
 from penstock.storage.file_store import FileCheckpointStore
 
@@ -117,8 +116,8 @@ TARGETS = ["local", pytest.param("spark", marks=pytest.mark.spark)]
 def test_batch_then_streaming_then_runs_of_what_is_there(
     target: str, backends: tuple[str, str], tmp_path: Path, store_directory: Path
 ) -> None:
-    """I1, H4, G9: all tempos together write what one streaming job writes, each line once, and plain Python says the
-    same; the parallelism is another one in each phase."""
+    """I1, H4, G9: all execution modes together write what one streaming job writes, each line once, and plain Python
+    says the same; the parallelism is another one in each phase."""
     series = Series(tmp_path, store_directory, execution__target=target)
     first: dict[str, Any] = {"state__backend__type": backends[0]}
     later: dict[str, Any] = {"state__backend__type": backends[1]}

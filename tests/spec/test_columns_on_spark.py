@@ -1,4 +1,4 @@
-"""Programs over columns on Spark: columns between processes, in each tempo (A2, D4, I1)."""
+"""Programs over columns on Spark: columns between processes, in each execution mode (A2, D4, I1)."""
 
 from pathlib import Path
 

@@ -26,8 +26,8 @@ PROGRAM = """
 import json
 import sys
 from penstock.common import Configuration, Encoder, WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream import StreamExecutionEnvironment
+from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.datastream.connectors.file_system import FileSink
 
 here, action, count, rate, mode, options = sys.argv[1:]

@@ -15,7 +15,7 @@ from tests.spec.regions_program import Numbered
 from tests.spec.test_regions import openings, written
 
 from penstock.common import Configuration, RestartStrategies, WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.drivers.running_job import RunningJob
 from penstock.drivers.spark.session import stop_spark

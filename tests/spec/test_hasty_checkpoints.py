@@ -14,7 +14,7 @@ from tests.spec.virtual_job import LEDGER, LedgerSink, VirtualJob, clear_ledger,
 
 from penstock.base.job import JobStatus
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.runtime.checkpoint import coordinator
 from penstock.testing import VirtualClock
 

@@ -14,7 +14,7 @@ from tests.spec.batch_programs import Numbered, divide
 from penstock.base.errors import UserFunctionError
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Configuration, Encoder
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.drivers.spark.handle import SparkHandle
@@ -84,7 +84,7 @@ def test_every_vertex_tells_its_records() -> None:
 
 
 def test_a_users_error_has_its_place() -> None:
-    """E1, J: as in the other tempos."""
+    """E1, J: as in the other execution modes."""
     env = environment(2, MICRO)
     env.from_collection([1, 50]).map(divide).name("divide").print()
     with pytest.raises(UserFunctionError, match="'divide'"):
@@ -95,7 +95,7 @@ def lines_below(directory: Path) -> list[str]:
     return sorted(line for file in directory.rglob("part-*") for line in file.read_text().splitlines())
 
 
-def test_one_state_for_both_tempos(store_directory: Path) -> None:
+def test_one_state_for_both_execution_modes(store_directory: Path) -> None:
     """H4, I1: a job goes from epochs to streaming and back to its end, at another parallelism each time; its files hold
     what one run would have written."""
 

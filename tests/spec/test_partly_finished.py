@@ -41,9 +41,9 @@ from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.datastream import DataStream
 from penstock.plan.transformation import Transformation, Upstream
 from penstock.runtime.checkpoint.pending import PendingCheckpoint
-from penstock.runtime.job import slots as scheduler
 from penstock.runtime.operators.base import StreamOperator
 from penstock.runtime.records import Batch
+from penstock.storage import metadata as stored
 
 #: All subtasks begin again after a failure, those too that have ended and exchange nothing with the one that failed.
 pytestmark = pytest.mark.usefixtures("checkpoints_in_store")
@@ -155,7 +155,7 @@ def without(*remedies: str) -> Iterator[None]:
         if "finished subtasks leave their state" in remedies:
             patches.enter_context(mock.patch.object(PendingCheckpoint, "_carried", return_value=None))
         if "broadcast state of one that has it" in remedies:
-            patches.enter_context(mock.patch.object(scheduler, "_broadcaster", return_value=0))
+            patches.enter_context(mock.patch.object(stored, "_broadcaster", return_value=0))
         yield
 
 

@@ -15,7 +15,7 @@ from tests.spec.regions_program import Noted, Numbered
 from penstock.common import Configuration, Encoder, RestartStrategies, WatermarkStrategy
 from penstock.connectors.file.buckets import BucketAssigner
 from penstock.connectors.file.sink import FileSink
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.drivers.running_job import RunningJob
 

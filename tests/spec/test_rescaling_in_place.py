@@ -15,7 +15,7 @@ from tests.spec.test_regions import PATIENCE_S, openings, wait_for_output, writt
 
 from penstock.base.errors import OperationError
 from penstock.common import Configuration, RestartStrategies, WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.drivers.running_job import RunningJob
 from penstock.runtime.job.view import RescaleCause

@@ -1,4 +1,4 @@
-"""Whole jobs whose records carry kinds, in every tempo, on Spark too (B3)."""
+"""Whole jobs whose records carry kinds, in every execution mode, on Spark too (B3)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ EXPECTED = Counter((number % KEYS, number, choose_kind(number)) for number in ra
 @pytest.mark.parametrize("keyed", [False, True], ids=["by batch", "by key"])
 @pytest.mark.parametrize("mode", ["STREAMING", "BATCH", "MICRO_BATCH"])
 @pytest.mark.parametrize("form", ["tuples", "rows", "columns"])
-def test_kinds_reach_the_consumer_in_every_tempo(form: str, mode: str, keyed: bool) -> None:
+def test_kinds_reach_the_consumer_in_every_execution_mode(form: str, mode: str, keyed: bool) -> None:
     """B3, I1: between the tasks of a job, whatever carries the records."""
     assert run(form, mode, keyed) == EXPECTED
 

@@ -10,7 +10,7 @@ from tests.spec.virtual_job import LEDGER, LedgerSink, VirtualJob, clear_ledger,
 
 from penstock.base.job import JobStatus
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ListStateDescriptor, ValueStateDescriptor
 from penstock.storage.file_store import FileCheckpointStore

@@ -17,7 +17,7 @@ from penstock.base.errors import ConfigurationError, JobExecutionError, UserFunc
 from penstock.base.time import Duration
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Configuration, Encoder, Types
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.datastream.window import TumblingEventTimeWindows
@@ -347,7 +347,7 @@ def test_a_query_that_ends_begins_again_from_the_last_checkpoint(folder: Folder)
     folder.stop(job)
 
 
-# --- other tempos -----------------------------------------------------------------------------------------------------
+# --- other execution modes --------------------------------------------------------------------------------------------
 
 
 def test_keyed_state_goes_over_to_streaming_with_another_source(folder: Folder) -> None:

@@ -23,9 +23,8 @@ from penstock.datastream.state import (
     ValueState,
     ValueStateDescriptor,
 )
-from penstock.state.backend import KeyedStateBackend
-from penstock.state.heap import HeapKeyedStateBackend
-from penstock.state.ttl import open_aggregating_state, open_list_state, open_reducing_state
+from penstock.state.backend import HeapKeyedStateBackend, KeyedStateBackend
+from penstock.state.views import open_aggregating_state, open_list_state, open_reducing_state
 
 
 class Total:

@@ -6,9 +6,8 @@ import types
 
 import pytest
 
-from penstock.runtime.job.slots import state_of_subtask
+from penstock.state.backend import HeapKeyedStateBackend
 from penstock.state.errors import StateError
-from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.keys import assign_key_group, key_group_range
 from penstock.state.operator_state import OperatorStateBackend
 from penstock.state.snapshot import read_keyed, read_operator
@@ -19,6 +18,7 @@ from penstock.storage.metadata import (
     OperatorStateHandle,
     OperatorSubtaskState,
     StateFile,
+    state_of_subtask,
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.runtime.operators.watermarks import TimerQueue
-from penstock.state.heap import HeapKeyedStateBackend, StateTable
+from penstock.state.backend import HeapKeyedStateBackend, StateTable
 from penstock.state.snapshot import read_keyed
 from penstock.state.states import ValueStateDescriptor
 

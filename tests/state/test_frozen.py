@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from penstock.state.backend import StateTable
 from penstock.state.errors import StateError
-from penstock.state.heap import StateTable
 from penstock.state.keys import assign_key_group, assign_key_groups
 from penstock.state.snapshot import read_keyed
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from penstock.runtime.operators.watermarks import TimerQueue
 from penstock.runtime.protocol import ExecutionId
 from penstock.runtime.task.checkpoints import HISTORY_FILES_MAX, SnapshotWriter, StateHistories, restore_operator
-from penstock.state.heap import HeapKeyedStateBackend, StateTable
+from penstock.state.backend import HeapKeyedStateBackend, StateTable
 from penstock.state.keys import assign_key_group
 from penstock.state.operator_state import OperatorStateBackend
 from penstock.state.snapshot import KeyedCapture, merge_keyed, read_keyed
@@ -133,7 +133,7 @@ def whole_from(test: Callable[[list], None]) -> Callable[[list, int], None]:
     """The test with another number of entries from which snapshots are written whole."""
 
     def patched(steps: list, least: int) -> None:
-        with patch("penstock.state.heap._WHOLE_ENTRIES_MIN", least):
+        with patch("penstock.state.backend._WHOLE_ENTRIES_MIN", least):
             test(steps)
 
     patched.__name__, patched.__qualname__, patched.__doc__ = test.__name__, test.__qualname__, test.__doc__

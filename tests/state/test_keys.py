@@ -27,8 +27,8 @@ from penstock.runtime.operators.base import UserCodeError
 from penstock.runtime.operators.keyed.aggregates import KeyedReduceOperator
 from penstock.runtime.records import Batch
 from penstock.runtime.task.channels.result_partition import HashPartitioner
+from penstock.state.backend import HeapKeyedStateBackend
 from penstock.state.errors import StateError
-from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.keys import (
     NAN,
     KeyGuard,

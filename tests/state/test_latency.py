@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.state.heap import HeapKeyedStateBackend
+from penstock.state.backend import HeapKeyedStateBackend
 from penstock.state.states import (
     AggregatingStateDescriptor,
     ListState,

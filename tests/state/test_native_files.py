@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from penstock.base.typeinfo import Types
-from penstock.state.backend import NativeFiles
+from penstock.state.backend import HeapKeyedStateBackend, NativeFiles
 from penstock.state.errors import StateError, StateMigrationError
-from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
 from penstock.state.states import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 

@@ -12,9 +12,8 @@ import pytest
 from tests.state.rocks import GROUPS, TINY, Storage, exported, keyed, rocks
 
 from penstock.state import migrations
-from penstock.state.backend import KeyedStateBackend
+from penstock.state.backend import HeapKeyedStateBackend, KeyedStateBackend
 from penstock.state.errors import StateMigrationError
-from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.keys import assign_key_group
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
 from penstock.state.rocksdb.snapshot import SourceFiles

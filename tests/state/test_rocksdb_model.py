@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from tests.state.rocks import GROUPS, MEMORY, Storage, exported
 
-from penstock.state.backend import KeyedStateBackend
-from penstock.state.heap import HeapKeyedStateBackend
+from penstock.state.backend import HeapKeyedStateBackend, KeyedStateBackend
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
 from penstock.state.rocksdb.settings import RocksDBSettings
 from penstock.state.snapshot import read_keyed

@@ -11,9 +11,8 @@ import pytest
 from tests.state.rocks import GROUPS, MEMORY, TINY, Storage, exported, keyed, rocks
 
 from penstock.runtime.operators.watermarks import TimerQueue
-from penstock.state.backend import KeyedStateBackend
+from penstock.state.backend import HeapKeyedStateBackend, KeyedStateBackend
 from penstock.state.errors import StateError
-from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.keys import assign_key_group, key_group_range
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
 from penstock.state.rocksdb.settings import RocksDBSettings

@@ -26,8 +26,8 @@ from penstock.state.states import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from penstock.state.ttl import open_list_state, open_map_state, open_reducing_state, open_value_state
 from penstock.state.ttl_config import StateTtlConfig
+from penstock.state.views import open_list_state, open_map_state, open_reducing_state, open_value_state
 from penstock.testing import operator_harness
 from penstock.testing.operator_harness import VirtualClock
 

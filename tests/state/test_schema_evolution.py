@@ -13,8 +13,8 @@ from tests.state.stateful import harness, read, written
 from penstock.base.typeinfo import BasicType, BasicTypeInfo
 from penstock.common import Row, Types
 from penstock.runtime.operators.base import UserCodeError
+from penstock.state.backend import HeapKeyedStateBackend
 from penstock.state.errors import StateError
-from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.schema import (
     Incompatible,
     StateSchema,

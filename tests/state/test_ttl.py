@@ -19,9 +19,9 @@ from penstock.datastream.state import (
 )
 from penstock.runtime.operators.base import UserCodeError
 from penstock.runtime.task.failures import describe_failure
-from penstock.state import ttl as states
+from penstock.state import views as states
+from penstock.state.backend import HeapKeyedStateBackend
 from penstock.state.errors import StateError
-from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.snapshot import read_keyed
 from penstock.testing.operator_harness import VirtualClock
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.state.heap import HeapKeyedStateBackend
+from penstock.state.backend import HeapKeyedStateBackend
 from penstock.state.keys import assign_key_group, sample_keys
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
 from penstock.state.states import ValueStateDescriptor

@@ -10,9 +10,7 @@ from tests.state.rocks import FolderRocks
 
 from penstock.base.typeinfo import Types
 from penstock.runtime.operators.window.base import WindowListState, WindowMapState, open_runtime_map
-from penstock.state.backend import KeyedStateBackend
-from penstock.state.declared_values import declared_list_state, declared_map_state
-from penstock.state.heap import HeapKeyedStateBackend
+from penstock.state.backend import HeapKeyedStateBackend, KeyedStateBackend
 from penstock.state.operator_state import BroadcastState
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
 from penstock.state.states import (
@@ -23,8 +21,8 @@ from penstock.state.states import (
     StateDescriptor,
     StateView,
 )
-from penstock.state.ttl import open_list_state, open_map_state
 from penstock.state.ttl_config import StateTtlConfig
+from penstock.state.views import declared_list_state, declared_map_state, open_list_state, open_map_state
 
 #: More entries than a RocksDB map reads at once.
 MANY = 700

@@ -13,7 +13,7 @@ from penstock.base.time import Duration
 from penstock.base.types import Row
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collect import CollectSink
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.functions import AggregateFunction, KeyedProcessFunction
 from penstock.datastream.state import (

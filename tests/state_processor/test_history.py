@@ -13,8 +13,8 @@ import pytest
 
 from penstock.base.typeinfo import Types
 from penstock.base.types import Row
+from penstock.state.backend import StateTable
 from penstock.state.errors import StateError
-from penstock.state.heap import StateTable
 from penstock.state.snapshot import read_keyed
 from penstock.state_processor.layouts import live_rows
 from penstock.state_processor.reader import split_range

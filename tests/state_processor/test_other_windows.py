@@ -10,7 +10,7 @@ from tests.state_processor.programs import EVENTS, compute_time, environment, ev
 
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collect import CollectSink
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream.functions import ProcessWindowFunction
 from penstock.datastream.state import ListStateDescriptor
 from penstock.datastream.window import CountTrigger, EventTimeSessionWindows, GlobalWindows, TumblingEventTimeWindows

@@ -40,10 +40,10 @@ from penstock.datastream.state import (
     ValueStateDescriptor,
 )
 from penstock.datastream.window import TumblingEventTimeWindows
-from penstock.runtime.job.slots import state_of_subtask
 from penstock.state.errors import StateError
 from penstock.state.keys import assign_key_group
 from penstock.state_processor import SavepointReader, SavepointWriter
+from penstock.storage.metadata import state_of_subtask
 
 USERS = by_user()
 COUNTS = ValueStateDescriptor("count")

@@ -21,7 +21,7 @@ from penstock.base.errors import CheckpointError
 from penstock.runtime.checkpoint.savepoints import Recovery, read_recovery
 from penstock.runtime.protocol import AcknowledgeCheckpoint
 from penstock.runtime.task.checkpoints import SnapshotWriter, StateHistories
-from penstock.state.heap import HeapKeyedStateBackend
+from penstock.state.backend import HeapKeyedStateBackend
 from penstock.state.keys import assign_key_group, key_group_range
 from penstock.state.snapshot import read_keyed
 from penstock.state.states import ValueStateDescriptor

@@ -14,7 +14,7 @@ from pyarrow import parquet
 from penstock.base.configuration import Configuration
 from penstock.base.errors import CheckpointError
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.files import write_metadata

@@ -107,8 +107,8 @@ PROGRAM = """
 import errno, os, sys, time
 from pathlib import Path
 from penstock.common import Configuration, WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream import StreamExecutionEnvironment
+from penstock.datastream.connectors.datagen import DataGeneratorSource
 disk, kind, backend = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 options = {"execution.target": "local", "execution.checkpointing.interval": "20 ms", "state.backend.type": backend,
     "execution.checkpointing.dir": str(disk / "chk" if kind == "checkpoints" else disk.parent / "chk"),

@@ -26,7 +26,7 @@ from penstock.common import Encoder
 from penstock.connectors.file.commit_log import FileCommitLog
 from penstock.connectors.file.committer import FileCommittable, FileCommitter
 from penstock.connectors.file.filesystem import write_whole
-from penstock.connectors.generator import NumberSequenceSource
+from penstock.connectors.split_reader import NumberSequenceSource
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.files import ObjectFiles

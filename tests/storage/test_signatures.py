@@ -12,7 +12,7 @@ from penstock.base.configuration import Configuration
 from penstock.base.errors import CheckpointError, ConfigurationError, JobExecutionError
 from penstock.base.restart_strategy import RestartStrategies
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.drivers.worker_storage import StorageSettings
 from penstock.state_processor import SavepointReader, sign_savepoint

@@ -31,7 +31,7 @@ from penstock.datastream import StreamExecutionEnvironment
 from penstock.drivers.event_loop import SystemClock
 from penstock.drivers.local import mini_cluster as local_job
 from penstock.plan.transformation import Transformation
-from penstock.runtime.operators.sink import SinkOperator
+from penstock.runtime.operators.connector import SinkOperator
 from penstock.sql.catalogs.catalog import Catalog
 from penstock.sql.catalogs.sinks import write_plan
 from penstock.sql.data.errors import ValidationError

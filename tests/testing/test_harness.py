@@ -15,14 +15,16 @@ from penstock.datastream.functions import (
     ProcessFunction,
     ReduceFunction,
 )
-from penstock.runtime.checkpoint.statistics import CHANNEL_MODE, ChannelState, Direction
 from penstock.runtime.operators.record.process import KeyedProcessOperator, ProcessOperator
 from penstock.runtime.operators.record.stateless import FilterOperator, FlatMapOperator, MapOperator
 from penstock.runtime.records import Batch, Watermark
 from penstock.state.snapshot import operator_bytes
 from penstock.state.states import ValueStateDescriptor
 from penstock.storage.metadata import (
+    CHANNEL_MODE,
+    ChannelState,
     CheckpointMetadata,
+    Direction,
     OperatorState,
     OperatorStateHandle,
     OperatorSubtaskState,

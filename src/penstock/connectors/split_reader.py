@@ -1,8 +1,12 @@
-"""Readers and enumerators for sources whose splits are known from the start, and readers that read ahead in a thread.
+"""Sources whose splits are known from the start: their readers and enumerators, their rates, and generating sources.
 
-`PositionedReader` and `SeriesReader` generate a split's records from a position: collections, numbers, generators.
+`PositionedReader` and `SeriesReader` read a split's records from a position: collections, numbers, generators.
 `SplitQueue` and `SeriesQueue` are their enumerators. `ReadAheadReader` reads a split in a thread (`Background`), some
 rows ahead, so that the task does not block while a server responds.
+
+`RateLimiter`: a source that generates records emits them at a rate, or N of them between two checkpoints.
+
+`DataGeneratorSource` calls a function with each index; `NumberSequenceSource` emits integers.
 """
 
 from __future__ import annotations
@@ -10,15 +14,171 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Final, Generic, TypeVar
 
-from penstock.connectors.rate_limiter import RateLimiter
+from penstock.base.errors import ConfigurationError
 from penstock.runtime import connector
 from penstock.runtime.columns import ColumnBatch, SplitColumnBatch
+from penstock.runtime.operators.results import holds_objects, with_copies
 from penstock.runtime.records import Batch
+
+#: How much a source that was delayed by its host may catch up, in ms of its rate.
+_CATCH_UP_MS: Final = 1_000
+#: How long (ms) a source waits before it checks again whether a checkpoint has completed.
+_CHECKPOINT_POLL_MS: Final = 10
+
+
+class RateLimiter(ABC):
+    """Counts the records of one subtask; the reader reports time, records and checkpoints."""
+
+    @abstractmethod
+    def allowance(self, now_ms: int) -> int:
+        """Return the number of records that may be emitted now."""
+
+    @abstractmethod
+    def spend(self, records: int) -> None:
+        """Count emitted records."""
+
+    @abstractmethod
+    def retry_after_ms(self) -> int:
+        """Return the time until a record may be emitted, in ms, at least 1."""
+
+    @abstractmethod
+    def share(self, factor: float) -> None:
+        """Multiply the even share of the subtask by a factor, because it reads more or fewer splits than others."""
+
+    def begin_at(self, time_ms: int) -> None:  # noqa: B027 - for limits by time
+        """Count from an earlier time (ms): no records have been emitted since then."""
+
+    def notify_checkpoint_complete(self) -> None:  # noqa: B027 - most limits do not care
+        """Note that a checkpoint has completed."""
+
+
+class RateLimit(RateLimiter):
+    """Limits records to a rate, by a clock that the caller reads.
+
+    Args:
+        per_second: the records per second.
+        now_ms: the time at which counting begins.
+    """
+
+    def __init__(self, per_second: float, now_ms: int) -> None:
+        self._even_per_ms = self._per_ms = per_second / 1_000
+        self._credit = 0.0
+        self._credited_ms = now_ms
+
+    def allowance(self, now_ms: int) -> int:
+        """Return the number of records that may be emitted now, including the unused ones of the last second."""
+        self._credit += max(now_ms - self._credited_ms, 0) * self._per_ms
+        self._credit = min(self._credit, max(self._per_ms * _CATCH_UP_MS, 1.0))
+        self._credited_ms = max(now_ms, self._credited_ms)
+        return int(self._credit)
+
+    def spend(self, records: int) -> None:
+        """Count emitted records."""
+        self._credit -= records
+
+    def retry_after_ms(self) -> int:
+        """Return the time until a record may be emitted, in ms, at least 1."""
+        return max(int((1.0 - self._credit) / self._per_ms) + 1, 1)
+
+    def share(self, factor: float) -> None:
+        """See `RateLimiter`."""
+        self._per_ms = self._even_per_ms * factor
+
+    def begin_at(self, time_ms: int) -> None:
+        """See `RateLimiter`."""
+        self._credited_ms = min(self._credited_ms, time_ms)
+
+
+class CheckpointLimit(RateLimiter):
+    """Allows N records, and N more after each completed checkpoint; without checkpoints, it stops after the first N."""
+
+    def __init__(self, per_checkpoint: int) -> None:
+        self._even = self._per_checkpoint = per_checkpoint
+        self._left = per_checkpoint
+
+    def allowance(self, now_ms: int) -> int:
+        """Return the number of records left until the next checkpoint."""
+        return self._left
+
+    def spend(self, records: int) -> None:
+        """Count emitted records."""
+        self._left -= records
+
+    def retry_after_ms(self) -> int:
+        """Return a short time: it is unknown when the checkpoint will complete, so the source checks again soon."""
+        return _CHECKPOINT_POLL_MS
+
+    def share(self, factor: float) -> None:
+        """See `RateLimiter`; at least one record."""
+        spent = self._per_checkpoint - self._left
+        self._per_checkpoint = max(1, int(self._even * factor))
+        self._left = self._per_checkpoint - spent
+
+    def notify_checkpoint_complete(self) -> None:
+        """Allow N records again."""
+        self._left = self._per_checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimiterStrategy:
+    """Creates the limiter of each subtask; the limit applies to all subtasks together. Use the static methods.
+
+    Examples:
+        >>> from penstock.datastream.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
+        >>> limit = RateLimiterStrategy.per_second(100)
+        >>> source = DataGeneratorSource(str, count=1_000, rate_limiter_strategy=limit)
+    """
+
+    records_per_second: float | None = None
+    records_per_checkpoint: int | None = None
+
+    @staticmethod
+    def per_second(records_per_second: float) -> RateLimiterStrategy:
+        """Allow at most this many records per second.
+
+        Raises:
+            ConfigurationError: if the rate is not positive.
+        """
+        if records_per_second <= 0:
+            raise ConfigurationError(f"the rate must be positive: {records_per_second}")
+        return RateLimiterStrategy(records_per_second=records_per_second)
+
+    @staticmethod
+    def per_checkpoint(records_per_checkpoint: int) -> RateLimiterStrategy:
+        """Allow at most this many records between two completed checkpoints; they are divided among the subtasks.
+
+        Raises:
+            ConfigurationError: if the number is not positive; in the job, if it is below the source's parallelism.
+        """
+        if records_per_checkpoint <= 0:
+            raise ConfigurationError(f"the records per checkpoint must be positive: {records_per_checkpoint}")
+        return RateLimiterStrategy(records_per_checkpoint=records_per_checkpoint)
+
+    @staticmethod
+    def no_op() -> RateLimiterStrategy:
+        """Set no limit."""
+        return RateLimiterStrategy()
+
+    def create_rate_limiter(self, parallelism: int, now_ms: int) -> RateLimiter | None:
+        """Create the limiter of one of `parallelism` subtasks; None for no limit."""
+        if self.records_per_second is not None:
+            return RateLimit(self.records_per_second / parallelism, now_ms)
+        if self.records_per_checkpoint is not None:
+            if self.records_per_checkpoint < parallelism:
+                raise ConfigurationError(
+                    f"{self.records_per_checkpoint} records per checkpoint are too few for {parallelism} subtasks: "
+                    "allow at least one per subtask, or lower the source's parallelism"
+                )
+            return CheckpointLimit(self.records_per_checkpoint // parallelism)
+        return None
+
 
 SplitT = TypeVar("SplitT")
 
@@ -148,7 +308,7 @@ class SeriesReader(PositionedReader[SplitT], Generic[SplitT]):
     def poll_next(self, max_records: int) -> Batch | connector.InputStatus:
         """Return records of the series with the lowest place that is not paused."""
         if not self._requested and not self._no_more:
-            # This subtask may have another split; requested only when the current ones end, it would never arrive.
+            # Restored splits may not be all of this subtask's; requested at their end, the others would never arrive.
             self._requested = True
             self._context.request_split()
         if len(self._splits) > 1 or self._paused:
@@ -220,12 +380,11 @@ class SeriesQueue(SplitQueue[SplitT]):
         self._number_of = number_of
 
     def handle_split_request(self, subtask_index: int) -> None:
-        """Assign the subtask's next split, or signal that it has no more."""
-        for split in self._splits:
+        """Assign all splits of the subtask, and signal that it gets no more."""
+        for split in list(self._splits):
             if self._number_of(split) % self._context.parallelism == subtask_index:
                 self._splits.remove(split)
                 self._context.assign_split(split, subtask_index)
-                return
         self._context.signal_no_more_splits(subtask_index)
 
 
@@ -360,3 +519,184 @@ class ReadAheadReader(PositionedReader[SplitT], Generic[SplitT, RowsT]):
     def close(self) -> None:
         """Stop reading."""
         self.close_split()
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorSplit:
+    """The indexes `position`, `position + step`, … below `stop` (None: unbounded)."""
+
+    position: int
+    step: int
+    stop: int | None
+
+    @property
+    def number(self) -> int:
+        """The number of the series, independent of the position."""
+        return self.position % self.step
+
+
+class DataGeneratorSource(connector.Source[T, GeneratorSplit]):
+    """Emits `function(0)`, `function(1)`, …, distributed over all subtasks (G8: the position is an index).
+
+    Subtask i of n emits the series i, i + n, i + 2n, …, so that all subtasks advance together. After a restore at
+    another parallelism a subtask may own several series: it reads them side by side, each with its own watermark, and
+    gets their shares of the rate.
+
+    Args:
+        function: returns the record of an index; it must return the same record for the same index at every call. It
+            may reuse an object: its records are copied if it holds mutable objects.
+        count: the number of records; None for no end.
+        rate_per_second: records per second over all subtasks; None for no limit.
+        timestamps: returns the event time (ms) of an index; None for no event times.
+        rate_limiter_strategy: another way to limit the rate, or the number of records per checkpoint.
+
+    Raises:
+        ConfigurationError: if the count is negative, the rate is not positive, or the rate is given both ways.
+
+    Examples:
+        >>> from penstock.common import WatermarkStrategy
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.connectors.datagen import DataGeneratorSource
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> source = DataGeneratorSource(lambda index: f"cup {index}", count=3)
+        >>> env.from_source(source, WatermarkStrategy.no_watermarks(), "cups").collect()
+        ['cup 0', 'cup 1', 'cup 2']
+    """
+
+    def __init__(
+        self,
+        function: Callable[[int], T],
+        count: int | None = None,
+        rate_per_second: float | None = None,
+        timestamps: Callable[[int], int] | None = None,
+        rate_limiter_strategy: RateLimiterStrategy | None = None,
+    ) -> None:
+        if count is not None and count < 0:
+            raise ConfigurationError(f"the count must not be negative: {count}")
+        if rate_per_second is not None:
+            if rate_limiter_strategy is not None:
+                raise ConfigurationError("give rate_per_second or rate_limiter_strategy, not both")
+            rate_limiter_strategy = RateLimiterStrategy.per_second(rate_per_second)
+        self._function = function
+        self._count = count
+        self._strategy = rate_limiter_strategy or RateLimiterStrategy.no_op()
+        self._timestamps = timestamps
+
+    @property
+    def boundedness(self) -> connector.Boundedness:
+        """Bounded if a count is given."""
+        return connector.Boundedness.CONTINUOUS_UNBOUNDED if self._count is None else connector.Boundedness.BOUNDED
+
+    def create_enumerator(
+        self, context: connector.SplitEnumeratorContext[GeneratorSplit], restored: Any | None
+    ) -> connector.SplitEnumerator[GeneratorSplit]:
+        """Return an enumerator that assigns one series of indexes to each subtask."""
+        step = context.parallelism
+        splits = [GeneratorSplit(i, step, self._count) for i in range(step)]
+        return SeriesQueue(context, splits, restored, lambda split: split.number)
+
+    def create_reader(self, context: connector.SourceReaderContext) -> connector.SourceReader[T, GeneratorSplit]:
+        """Return a new reader."""
+        limiter = self._strategy.create_rate_limiter(context.parallelism, context.now_ms())
+        return _GeneratorReader(context, self._function, self._timestamps, limiter)
+
+
+class _GeneratorReader(SeriesReader[GeneratorSplit]):
+    def __init__(
+        self,
+        context: connector.SourceReaderContext,
+        function: Callable[[int], Any],
+        timestamps: Callable[[int], int] | None,
+        limit: RateLimiter | None,
+    ) -> None:
+        super().__init__(context)
+        self._function = with_copies(function) if holds_objects(function) else function
+        self._timestamps = timestamps
+        self._limit = limit
+
+    def get_series_name(self, split: GeneratorSplit) -> str:
+        return f"{split.number} of {split.step}"
+
+    def get_series_position(self, split: GeneratorSplit) -> int:
+        return split.position
+
+    def get_series_step(self, split: GeneratorSplit) -> int:
+        return split.step
+
+    def read(self, split: GeneratorSplit, max_records: int) -> tuple[Batch, GeneratorSplit] | None:
+        stop = split.position + self.compute_series_share(max_records) * split.step
+        indexes = range(split.position, stop if split.stop is None else min(stop, split.stop), split.step)
+        if not indexes:
+            return None
+        if self._limit is not None:
+            self._limit.spend(len(indexes))
+        timestamps = (
+            None
+            if self._timestamps is None
+            else connector.call_each(self._timestamps, indexes, "the function of timestamps")
+        )
+        following = replace(split, position=split.position + len(indexes) * split.step)
+        return Batch(connector.call_each(self._function, indexes, "the generator function"), timestamps), following
+
+
+@dataclass(frozen=True, slots=True)
+class NumberSplit:
+    """The numbers from `position` up to, but excluding, `stop`."""
+
+    position: int
+    stop: int
+
+
+class NumberSequenceSource(connector.Source[int, NumberSplit]):
+    """Emits the integers from `start` to `end`, both included, distributed over all subtasks (G8).
+
+    There is one contiguous range for each subtask, emitted in order.
+
+    Raises:
+        ConfigurationError: if `end` is less than `start`.
+
+    Examples:
+        >>> from penstock.common import WatermarkStrategy
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.connectors import NumberSequenceSource
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> source = NumberSequenceSource(1, 3)
+        >>> env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").collect()
+        [1, 2, 3]
+    """
+
+    def __init__(self, start: int, end: int) -> None:
+        if end < start:
+            raise ConfigurationError(f"the end of a sequence must not be before its start: {start} to {end}")
+        self._start = start
+        self._stop = end + 1
+
+    @property
+    def boundedness(self) -> connector.Boundedness:
+        """Bounded."""
+        return connector.Boundedness.BOUNDED
+
+    def create_enumerator(
+        self, context: connector.SplitEnumeratorContext[NumberSplit], restored: Any | None
+    ) -> connector.SplitEnumerator[NumberSplit]:
+        """Return an enumerator with one range for each subtask."""
+        return SplitQueue(context, even_ranges(self._start, self._stop, context.parallelism), restored)
+
+    def create_reader(self, context: connector.SourceReaderContext) -> connector.SourceReader[int, NumberSplit]:
+        """Return a new reader."""
+        return _NumberReader(context)
+
+
+class _NumberReader(PositionedReader[NumberSplit]):
+    def read(self, split: NumberSplit, max_records: int) -> tuple[Batch, NumberSplit] | None:
+        stop = min(split.position + max_records, split.stop)
+        if stop <= split.position:
+            return None
+        return Batch(list(range(split.position, stop))), replace(split, position=stop)
+
+
+def even_ranges(start: int, stop: int, count: int) -> list[NumberSplit]:
+    """Cut a range into at most `count` non-empty ranges whose lengths differ by at most one."""
+    total = stop - start
+    bounds = [start + total * i // count for i in range(count + 1)]
+    return [NumberSplit(low, high) for low, high in pairwise(bounds) if low < high]

@@ -14,9 +14,8 @@ from penstock.connectors.file.filesystem import absolute_path, join
 from penstock.drivers.directories import directory_of_this_process
 from penstock.plan.transformation import Transformation, Upstream
 from penstock.runtime.connector import Boundedness
+from penstock.runtime.operators.connector import SinkOperator, SourceOperator
 from penstock.runtime.operators.record.stateless import PassOnOperator
-from penstock.runtime.operators.sink import SinkOperator
-from penstock.runtime.operators.source import SourceOperator
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

@@ -60,7 +60,7 @@ from penstock.plan.stream_graph import Plan
 from penstock.plan.transformation import Transformation, Upstream, upstream_first
 from penstock.runtime.connector import Boundedness, Source
 from penstock.runtime.graph import JobGraph
-from penstock.runtime.operators.source import SourceOperator
+from penstock.runtime.operators.connector import SourceOperator
 from penstock.server.attachment import prepare as prepare_operations
 
 

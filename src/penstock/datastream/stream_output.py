@@ -18,7 +18,7 @@ from penstock.datastream.operator_settings import DataStreamSink
 from penstock.datastream.stream import Stream
 from penstock.plan.transformation import Transformation, Upstream
 from penstock.runtime.connector import Sink
-from penstock.runtime.operators.sink import CommittableWriterOperator, GlobalCommit, SinkOperator
+from penstock.runtime.operators.connector import CommittableWriterOperator, GlobalCommit, SinkOperator
 from penstock.runtime.task.channels.result_partition import GlobalPartitioner
 
 _COMMITTER = "{}: Committer"

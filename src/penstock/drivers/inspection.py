@@ -17,13 +17,6 @@ and 2.
 thread-safe, whereas a `ProcessWatch` is not. A sample takes a tenth of a millisecond, and at most one is taken per
 second, so callers may ask as often as they like. Limits come from the process's control groups, because they determine
 the resources of a container.
-
-`EndedTasks` runs Python's cycle collector once for each restart. Penstock's tasks release their parts when they end, so
-they leave no cycles. User-defined functions may, for example with `self.handlers = {"a": self.on_a}`. Python's
-collector runs after many allocations, so a few large objects, such as a model that every attempt loads, may stay for
-hours. A collection takes about 0.1 s for 1,000,000 objects.
-
-`rare_collections` sets how often Python looks for reference cycles in the processes that run tasks.
 """
 
 from __future__ import annotations
@@ -38,7 +31,6 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
@@ -507,40 +499,3 @@ def process_figures() -> ProcessFigures:
     `collections` and `collections_ms` count from the first call on.
     """
     return _shared.figures()
-
-
-class EndedTasks:
-    """Implements the port `CycleCollector`. The executors of a local cluster share one, so it runs once per restart.
-
-    Args:
-        collect: frees reference cycles.
-    """
-
-    def __init__(self, collect: Callable[[], object] = gc.collect) -> None:
-        self._collect = collect
-        self._has_ended_tasks = False
-
-    def note(self) -> None:
-        """Note that tasks have ended, which may have left cycles."""
-        self._has_ended_tasks = True
-
-    def collect(self) -> None:
-        """Free cycles if tasks have ended since the last call."""
-        if self._has_ended_tasks:
-            self._has_ended_tasks = False
-            self._collect()
-
-
-#: The number of new objects after which Python looks for cycles.
-GC_THRESHOLD = 200_000
-
-
-@contextmanager
-def rare_collections() -> Iterator[None]:
-    """Make Python look for cycles less often: batches consist of many short-lived objects without cycles."""
-    before = gc.get_threshold()
-    gc.set_threshold(GC_THRESHOLD, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)

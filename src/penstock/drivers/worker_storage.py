@@ -23,7 +23,7 @@ from penstock.base.durable_files import write_for_now
 from penstock.base.metrics import ROCKSDB_METRICS
 from penstock.drivers.directories import WorkerDirectories, WorkerDirectory
 from penstock.runtime.ports import KeyedBackends, StateStorage
-from penstock.runtime.task.executor import HeapBackends
+from penstock.state.backend import HeapBackends
 from penstock.state.rocksdb.settings import MemoryBudget
 from penstock.storage.file_store import FileCheckpointStore, LocalCopies
 from penstock.storage.files import absolute_url, parse_signing_key

@@ -18,7 +18,7 @@ import numpy as np
 
 from penstock.base.errors import WrongTypeError, WrongValueError
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.connectors.generator import NumberSequenceSource
+from penstock.connectors.split_reader import NumberSequenceSource
 from penstock.datastream.data_stream import DataStream, StreamExecutionEnvironment
 from penstock.gelly.base import Edge, Vertex, flag, number, whole
 from penstock.gelly.graph import Graph

@@ -42,10 +42,9 @@ from penstock.plan.transformation import (
 from penstock.runtime.connector import Boundedness, Source
 from penstock.runtime.graph import BACK_FILL, JobEdge, JobGraph, JobVertex, OperatorInfo
 from penstock.runtime.operators.base import TailOperator
+from penstock.runtime.operators.connector import SinkOperator, SourceOperator
 from penstock.runtime.operators.keyed.aggregates import KeyedMergeOperator
 from penstock.runtime.operators.record.stateless import PassOnOperator
-from penstock.runtime.operators.sink import SinkOperator
-from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.task.channels.result_partition import ForwardPartitioner, HashPartitioner
 from penstock.runtime.task.operator_chain import ChainedOperator, OutEdge, VertexProgram
 from penstock.state.migrations import registered
@@ -124,7 +123,7 @@ def _mode(graph: StreamGraph, configuration: Configuration) -> str:
     is_local = configuration.read(options.EXECUTION_TARGET) == "local"
     for node in graph.nodes:
         if node.transformation.source is not None:
-            node.transformation.source.check_tempo(mode, is_local)
+            node.transformation.source.check_execution_mode(mode, is_local)
     if savepoint_path is not None:
         if mode == "BATCH" or (mode == "AUTOMATIC" and not unbounded):
             return BACK_FILL

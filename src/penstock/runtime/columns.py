@@ -104,6 +104,10 @@ class ColumnBatch(Batch):
         """Return the highest timestamp."""
         return None if self.rowtimes is None or not len(self.rowtimes) else int(self.rowtimes.max())
 
+    def last_timestamp(self) -> int | None:
+        """Return the timestamp of the last record."""
+        return None if self.rowtimes is None or not len(self.rowtimes) else int(self.rowtimes[-1])
+
     def where(self, mask: Any) -> ColumnBatch:
         """Return the records selected by a numpy array of booleans."""
         return self.take(np.flatnonzero(mask))
@@ -117,12 +121,6 @@ class ColumnBatch(Batch):
     def with_rowtimes(self, rowtimes: Any) -> ColumnBatch:
         """Return the same records with other timestamps."""
         return ColumnBatch(self.data, rowtimes, self.kinds)
-
-
-def last_timestamp(batch: Batch) -> int | None:
-    """Return the timestamp (ms) of the last record, or None if the batch has no timestamps."""
-    times = batch.rowtimes if isinstance(batch, ColumnBatch) else batch.timestamps
-    return int(times[-1]) if times is not None and len(times) else None
 
 
 class SplitColumnBatch(ColumnBatch):

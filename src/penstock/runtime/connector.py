@@ -276,7 +276,7 @@ class Source(ABC, Generic[T, SplitT]):
     @abstractmethod
     def boundedness(self) -> Boundedness: ...
 
-    def check_tempo(self, mode: str, is_local: bool) -> None:
+    def check_execution_mode(self, mode: str, is_local: bool) -> None:
         """Raise `ConfigurationError`, with advice, if the source does not support this execution mode.
 
         `mode` is the `execution.runtime-mode`; with `is_local` one process reads the source.

@@ -74,6 +74,10 @@ class Batch:
         """Return the highest timestamp (ms), or None if the records carry none."""
         return max(self.timestamps) if self.timestamps else None
 
+    def last_timestamp(self) -> int | None:
+        """Return the timestamp (ms) of the last record, or None if the records carry none."""
+        return self.timestamps[-1] if self.timestamps else None
+
 
 class Watermark(msgspec.Struct, frozen=True, tag="watermark", array_like=True):
     """No record with a timestamp (ms) at or below this one will follow on this channel, except late ones (C2)."""

@@ -30,9 +30,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.codecs.pickling import dumps
+from penstock.runtime.operators.connector import COMMITTABLES_STATE, SPLITS_STATE, WRITER_STATE
 from penstock.runtime.operators.record.process import EVENT_TIMERS, PROCESSING_TIMERS
-from penstock.runtime.operators.sink import COMMITTABLES_STATE, WRITER_STATE
-from penstock.runtime.operators.source import SPLITS_STATE
 from penstock.runtime.operators.window import kept_windows
 from penstock.runtime.operators.window.kept_windows import EVENT_TIMERS as WINDOW_EVENT_TIMERS
 from penstock.runtime.operators.window.kept_windows import PROCESSING_TIMERS as WINDOW_PROCESSING_TIMERS

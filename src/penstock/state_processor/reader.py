@@ -20,9 +20,7 @@ from penstock.base.errors import CheckpointError, ConfigurationError
 from penstock.base.options import SIGNING_KEY
 from penstock.codecs.arrow_columns import plain_table
 from penstock.drivers.global_configuration import default_configuration
-from penstock.runtime.checkpoint.statistics import CHANNEL_MODE
-from penstock.runtime.operators.sink import COMMITTABLES_STATE
-from penstock.runtime.operators.source import SPLITS_STATE
+from penstock.runtime.operators.connector import COMMITTABLES_STATE, SPLITS_STATE
 from penstock.runtime.operators.window.kept_windows import ALL_SLOTS
 from penstock.state.errors import StateError
 from penstock.state.key_columns import COLUMNS_SCHEMA, add_key_groups, read_columns, select_entries
@@ -59,6 +57,7 @@ from penstock.state_processor.table import Column, SavepointTable, StatePart, de
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.files import absolute_url, parse_signing_key
 from penstock.storage.metadata import (
+    CHANNEL_MODE,
     CheckpointMetadata,
     KeyedStateHandle,
     OperatorState,

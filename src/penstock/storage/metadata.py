@@ -2,17 +2,27 @@
 
 A `_metadata` file is a magic word, a format version, a msgpack body and the body's checksum. It is written last and
 atomically; a directory without a valid one is not a checkpoint (G11).
+
+`ChannelState` is the stored form of the records in flight in a channel (G5).
+
+`state_of_subtask` is the share of an operator's state that a subtask gets, at any parallelism (D4).
+
+`garbage` finds the files in a job's checkpoint directory that no metadata needs (G6, G11).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+import enum
+import re
+from collections.abc import Callable, Collection, Iterable
+from typing import Final, NamedTuple
 
 import msgspec
 import xxhash
 
 from penstock.base.errors import CheckpointError
+from penstock.state.keys import key_group_range
+from penstock.state.operator_state import BROADCAST_MODE, SPLIT_MODE, UNION_MODE
 
 METADATA_NAME: Final = "_metadata"
 MAGIC: Final = b"PENSTOCK"
@@ -253,3 +263,136 @@ def decode_metadata(data: bytes, where: str) -> CheckpointMetadata:
         return _decoder.decode(body)
     except msgspec.MsgspecError as error:
         raise CheckpointError(f"{where}: {error}") from error
+
+
+#: The mode of an operator state with records in flight.
+CHANNEL_MODE: Final = "channel"
+_PREFIX: Final = "_penstock_in_flight"
+
+
+class Direction(enum.Enum):
+    """The end of a channel where its records were captured; the values are used in the stored form."""
+
+    IN = "in"
+    OUT = "out"
+
+
+class ChannelState(NamedTuple):
+    """The records in flight in one channel of a subtask; `peer` is the subtask at the other end."""
+
+    direction: Direction
+    edge: int
+    peer: int
+
+    @property
+    def stored_name(self) -> str:
+        """The name of the state in a checkpoint; `parse_channel` parses it."""
+        return f"{_PREFIX}.{self.direction.value}.{self.edge}.{self.peer}"
+
+
+def parse_channel(stored_name: str) -> ChannelState:
+    """Return the channel of a state in a checkpoint, given the state's name."""
+    prefix, direction, edge, peer = stored_name.split(".")
+    assert prefix == _PREFIX, f"{stored_name!r} names no records in flight"
+    return ChannelState(Direction(direction), int(edge), int(peer))
+
+
+def state_of_subtask(
+    operator: OperatorState,
+    subtask: int,
+    parallelism: int,
+    max_parallelism: int,
+    rescaled_edges: Collection[int] = (),
+) -> OperatorSubtaskState:
+    """Return one subtask's share of an operator's state (D4).
+
+    Keyed state: every handle whose key groups overlap the subtask's. Lists: at the same parallelism, each subtask gets
+    its own. At another parallelism the items of split lists are distributed one by one, and committables by the subtask
+    that wrote them. Union lists: all handles. Broadcast maps: the map of one subtask. In-flight records go to the same
+    subtask, except on rescaled edges, where they are partitioned again. Finished subtasks left their last state, which
+    is distributed like any other (G10).
+    """
+    first, last = key_group_range(subtask, max_parallelism, parallelism)
+    keyed: dict[str, tuple[KeyedStateHandle, ...]] = {}
+    lists: dict[str, tuple[OperatorStateHandle, ...]] = {}
+    native: tuple[NativeStateHandle, ...] = ()
+    dealt: dict[str, int] = {}
+    for old_subtask, state in sorted(operator.subtasks.items()):
+        for name, keyed_handles in state.keyed.items():
+            mine = tuple(h for h in keyed_handles if h.first_key_group <= last and h.last_key_group >= first)
+            if mine:
+                keyed[name] = keyed.get(name, ()) + mine
+        native += tuple(h for h in state.native if h.first_key_group <= last and h.last_key_group >= first)
+        for name, handles in state.operator.items():
+            for handle in handles:
+                share: OperatorStateHandle | None = handle
+                if handle.mode == SPLIT_MODE and parallelism != operator.parallelism:
+                    before = dealt.get(name, 0)
+                    dealt[name] = before + handle.items
+                    share = _share(handle, (subtask - before) % parallelism, parallelism)
+                elif handle.mode == BROADCAST_MODE:
+                    share = handle if old_subtask == _broadcaster(operator, name, subtask, parallelism) else None
+                elif handle.mode == CHANNEL_MODE:
+                    stays = old_subtask == subtask and parse_channel(name)[1] not in rescaled_edges
+                    share = handle if stays else None
+                elif handle.mode != UNION_MODE:
+                    share = handle if old_subtask % parallelism == subtask else None
+                if share is not None:
+                    lists[name] = (*lists.get(name, ()), share)
+    return OperatorSubtaskState(keyed, lists, native)
+
+
+def _share(handle: OperatorStateHandle, first: int, step: int) -> OperatorStateHandle | None:
+    """Return every `step`th item of a list, from `first` on; None if the list is too short."""
+    return msgspec.structs.replace(handle, first=first, step=step) if first < handle.items else None
+
+
+def _broadcaster(operator: OperatorState, name: str, subtask: int, parallelism: int) -> int:
+    """Return the old subtask whose broadcast state a new one takes: its own, else an unfinished one's, else any.
+
+    The states are equal, with two exceptions. A finished subtask may hold nothing at all. And if records were in flight
+    to some subtasks, each of those needs its own state: this occurs in unaligned checkpoints of versions where barriers
+    overtook broadcast records.
+    """
+    counts = {
+        i: sum(handle.items for handle in state.operator[name])
+        for i, state in sorted(operator.subtasks.items())
+        if state.operator.get(name)
+    }
+    is_own = parallelism == operator.parallelism and subtask in counts
+    if is_own and (counts[subtask] or subtask not in operator.finished):
+        return subtask
+    return min(counts, key=lambda i: (i in operator.finished, i))
+
+
+#: The checkpoint id and the name of a file in a job's directory.
+CHECKPOINT_FILE = re.compile(r"(?:^|/)chk-(\d+)/([^/]+)$")
+
+
+def garbage(
+    listing: Iterable[str],
+    retained: Iterable[CheckpointMetadata],
+    oldest_live_id: int,
+    revoked: Collection[int] = (),
+) -> list[str]:
+    """Return the files to delete, metadata first, so that a half-deleted checkpoint never looks complete.
+
+    The record that a checkpoint was revoked stays, because its metadata may still be written.
+
+    Needed are: all files of checkpoints from `oldest_live_id` on, which may still be pending; the metadata of kept
+    checkpoints; and every state file that a kept checkpoint refers to, whichever checkpoint wrote it.
+    """
+    retained = list(retained)
+    needed = {file.path for metadata in retained for file in metadata.state_files() if file.path is not None}
+    ids = {metadata.checkpoint_id for metadata in retained}
+    metadata_files, state_files = [], []
+    for path in listing:
+        match = CHECKPOINT_FILE.search(path)
+        if match is None or int(match[1]) >= oldest_live_id or path in needed:
+            continue
+        if match[2] == METADATA_NAME:
+            if int(match[1]) not in ids and int(match[1]) not in revoked:
+                metadata_files.append(path)
+        else:
+            state_files.append(path)
+    return sorted(metadata_files) + sorted(state_files)

@@ -32,8 +32,7 @@ from penstock.base.output_tag import OutputTag
 from penstock.datastream import functions
 from penstock.datastream.async_data_stream import is_asynchronous
 from penstock.drivers.event_loop import VirtualCoroutines
-from penstock.runtime.checkpoint.statistics import ChannelState, watermarks_of_subtask
-from penstock.runtime.job.slots import state_of_subtask
+from penstock.runtime.checkpoint.statistics import watermarks_of_subtask
 from penstock.runtime.operators.base import StreamOperator
 from penstock.runtime.operators.calls import AsyncWaitOperator
 from penstock.runtime.operators.function_context import OperatorContext
@@ -42,14 +41,21 @@ from penstock.runtime.operators.record.process import KeyedProcessOperator, Proc
 from penstock.runtime.operators.record.stateless import FilterOperator, FlatMapOperator, MapOperator, method
 from penstock.runtime.protocol import ExecutionId
 from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch, Watermark
+from penstock.runtime.task.channels.input_gate import WatermarkValve
 from penstock.runtime.task.checkpoints import SnapshotWriter, StateHistories, restore_operator
-from penstock.runtime.task.watermarks import WatermarkValve
-from penstock.state.heap import HeapKeyedStateBackend
+from penstock.state.backend import HeapKeyedStateBackend
 from penstock.state.keys import key_group_range
 from penstock.state.migrations import registered
 from penstock.state.operator_state import OperatorStateBackend
 from penstock.storage.file_store import FileCheckpointStore
-from penstock.storage.metadata import CheckpointMetadata, OperatorState, decode_metadata, encode_metadata
+from penstock.storage.metadata import (
+    ChannelState,
+    CheckpointMetadata,
+    OperatorState,
+    decode_metadata,
+    encode_metadata,
+    state_of_subtask,
+)
 
 
 class VirtualClock:

@@ -146,8 +146,8 @@ def test_info_shows_a_plan_and_runs_nothing(program: Path, tmp_path: Path) -> No
 RESTORED = """
 import os, sys
 from penstock.common import WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream import StreamExecutionEnvironment
+from penstock.datastream.connectors.datagen import DataGeneratorSource
 env = StreamExecutionEnvironment.get_execution_environment()
 source = DataGeneratorSource(lambda i: i, None, rate_per_second=100)
 numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "n").uid("n").key_by(lambda i: i % 3)

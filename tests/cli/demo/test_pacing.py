@@ -3,7 +3,7 @@
 from typing import Any
 
 from penstock.cli.demo.program import PacedSource
-from penstock.connectors.generator import NumberSequenceSource
+from penstock.connectors.split_reader import NumberSequenceSource
 from penstock.runtime.connector import InputStatus, SourceReader
 from penstock.runtime.records import Batch
 from penstock.testing.connectors import EnumeratorHost, ReaderHost

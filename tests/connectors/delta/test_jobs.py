@@ -1,4 +1,4 @@
-"""Jobs from and into Delta tables that fail on the way: each row is there once, in every tempo."""
+"""Jobs from and into Delta tables that fail on the way: each row is there once, in every execution mode."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.failing import FailsOnce
 from tests.servers.waiting import await_true
 
 from penstock.common import Configuration, Row, RowKind, Types, WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors.delta import DeltaSink, DeltaSource
 

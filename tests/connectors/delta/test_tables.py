@@ -1,4 +1,4 @@
-"""The connector `delta` of tables: what it writes and reads, in three tempos."""
+"""The connector `delta` of tables: what it writes and reads, in three execution modes."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ pytestmark = pytest.mark.slow
 
 STREAMING = {"execution.target": "local", "parallelism.default": "2", "execution.checkpointing.interval": "100 ms"}
 NO_RESTART = {"restart-strategy.type": "none"}
-TEMPOS = [
+EXECUTION_MODES = [
     pytest.param("STREAMING", id="STREAMING"),
     pytest.param("MICRO_BATCH", id="MICRO_BATCH"),
     pytest.param("BATCH", id="BATCH", marks=pytest.mark.spark),
 ]
 
 
-def environment(tempo: str = "STREAMING") -> TableEnvironment:
+def environment(execution_mode: str = "STREAMING") -> TableEnvironment:
     builder = EnvironmentSettings.new_instance()
-    if tempo == "BATCH":
+    if execution_mode == "BATCH":
         settings = builder.in_batch_mode().with_configuration(Configuration.from_dict(SETTINGS)).build()
         return TableEnvironment.create(settings)
     tables = TableEnvironment.create(builder.in_streaming_mode().build())
     for key, value in {**STREAMING, **NO_RESTART}.items():
         tables.get_config().set(key, value)
-    if tempo == "MICRO_BATCH":
-        tables.get_config().set("execution.runtime-mode", tempo).set("execution.micro-batch.interval", "10 ms")
+    if execution_mode == "MICRO_BATCH":
+        tables.get_config().set("execution.runtime-mode", execution_mode).set("execution.micro-batch.interval", "10 ms")
         tables.get_config().set("execution.micro-batch.max-records", "100")
     return tables
 
@@ -66,10 +66,10 @@ def read_rows(path: Path) -> list[tuple[Any, ...]]:
     return sorted(zip(*columns.values(), strict=True), key=repr)
 
 
-@pytest.mark.parametrize("tempo", TEMPOS)
-def test_rows_are_added_and_read(tmp_path: Path, tempo: str) -> None:
-    """G9: in every tempo each row once, with a directory for each partition."""
-    tables = environment(tempo)
+@pytest.mark.parametrize("execution_mode", EXECUTION_MODES)
+def test_rows_are_added_and_read(tmp_path: Path, execution_mode: str) -> None:
+    """G9: in every execution mode each row once, with a directory for each partition."""
+    tables = environment(execution_mode)
     numbers(tables)
     tables.execute_sql(ddl("t", tmp_path, "n BIGINT, s STRING, k INT", partitions="k"))
     tables.execute_sql("INSERT INTO t SELECT n, CAST(n AS STRING), CAST(n AS INT) / 250 FROM numbers").wait()
@@ -78,10 +78,10 @@ def test_rows_are_added_and_read(tmp_path: Path, tempo: str) -> None:
     assert collected(tables, "SELECT s FROM t WHERE k = 2 AND n < 503") == [("500",), ("501",), ("502",)]
 
 
-@pytest.mark.parametrize("tempo", ["STREAMING", "MICRO_BATCH"])
-def test_updates_and_deletions_by_key(tmp_path: Path, tempo: str) -> None:
+@pytest.mark.parametrize("execution_mode", ["STREAMING", "MICRO_BATCH"])
+def test_updates_and_deletions_by_key(tmp_path: Path, execution_mode: str) -> None:
     """G9: a sum goes away as soon as it is above 50,000."""
-    tables = environment(tempo)
+    tables = environment(execution_mode)
     numbers(tables)
     tables.execute_sql(ddl("t", tmp_path, "k INT, j STRING, total BIGINT, PRIMARY KEY (k, j) NOT ENFORCED"))
     tables.execute_sql(

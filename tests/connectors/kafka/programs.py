@@ -20,7 +20,7 @@ from typing import Any
 from unittest import mock
 
 from penstock.common import Configuration, RestartStrategies, SimpleStringSchema, WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import DataStream, KeyedProcessFunction, StreamExecutionEnvironment
 from penstock.datastream.connectors.kafka import (
     DeliveryGuarantee,

@@ -12,7 +12,7 @@ from tests.servers.security import MECHANISMS, Secure, secure_kafka
 
 from penstock.base.errors import PenstockError
 from penstock.common import Configuration, SimpleStringSchema, WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.closeable_iterator import CloseableIterator
 from penstock.datastream.connectors.kafka import (

@@ -17,9 +17,8 @@ from tests.failing import FailsOnce
 
 from penstock.base.errors import ConfigurationError, MisuseError, OperationError
 from penstock.common import Configuration, Row, RowKind, Types, WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource
 from penstock.connectors.postgres.sink import HeldRows
-from penstock.connectors.rate_limiter import RateLimiterStrategy
+from penstock.connectors.split_reader import DataGeneratorSource, RateLimiterStrategy
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors.jdbc import (
     JdbcConnectionOptions,

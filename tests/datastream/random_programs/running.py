@@ -39,8 +39,8 @@ from penstock.base.output_tag import OutputTag
 from penstock.base.watermark_strategy import WatermarkGenerator, WatermarkStrategy
 from penstock.common import Configuration, Duration
 from penstock.connectors.collection import CollectionSource
-from penstock.connectors.generator import DataGeneratorSource
 from penstock.connectors.hybrid import HybridSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import DataStream, RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.functions import KeyedBroadcastProcessFunction, MapFunction
 from penstock.datastream.state import MapStateDescriptor

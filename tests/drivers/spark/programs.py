@@ -8,15 +8,14 @@ from typing import Any
 from penstock.base.configuration import Configuration
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collect import CollectedRecords, CollectSink
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.drivers.spark.job import SparkJobClient
 from penstock.plan.job_graph import build_job_graph
 from penstock.plan.transformation import Transformation, Upstream
 from penstock.runtime.graph import JobGraph
+from penstock.runtime.operators.connector import SinkOperator, SourceOperator
 from penstock.runtime.operators.keyed.aggregates import KeyedReduceOperator
 from penstock.runtime.operators.record.stateless import MapOperator
-from penstock.runtime.operators.sink import SinkOperator
-from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.task.channels.result_partition import HashPartitioner
 
 KEYS = 7

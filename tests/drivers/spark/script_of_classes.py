@@ -1,7 +1,8 @@
 """A script whose records, keys, states and committables are of classes of its own.
 
-`python script_of_classes.py FOLDER` runs it on Spark in every tempo, and hands state on: from Spark to one process and
-back, and through the state processor. What the program's functions are given is of the very classes that they name.
+`python script_of_classes.py FOLDER` runs it on Spark in every execution mode, and hands state on: from Spark to one
+process and back, and through the state processor. What the program's functions are given is of the very classes that
+they name.
 """
 
 import enum

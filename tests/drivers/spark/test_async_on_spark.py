@@ -11,7 +11,7 @@ from tests.drivers.spark.programs import PATIENCE_S, wait_for_checkpoint
 
 from penstock.base.configuration import Configuration
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import AsyncDataStream, RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.drivers.spark.handle import SparkHandle
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.base.accumulators import IntCounter
-from penstock.connectors.generator import NumberSequenceSource
+from penstock.connectors.split_reader import NumberSequenceSource
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.functions import KeyedProcessFunction, MapFunction
 from penstock.drivers.spark.handle import SparkHandle

@@ -12,7 +12,7 @@ import pytest
 from tests.census import live_parts
 
 from penstock.common import Configuration, WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.functions import MapFunction
 from penstock.drivers.spark.handle import SparkHandle

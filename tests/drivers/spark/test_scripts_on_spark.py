@@ -46,7 +46,7 @@ def run(*command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.spark
-def test_classes_of_a_script_cross_in_every_tempo_and_live_on_in_its_state(tmp_path: Path) -> None:
+def test_classes_of_a_script_cross_in_every_execution_mode_and_live_on_in_its_state(tmp_path: Path) -> None:
     """A2, H4: as those of a module do; a function is given instances of the very classes that it names."""
     done = run(str(Path(__file__).with_name("script_of_classes.py")), str(tmp_path), folder=tmp_path)
     assert done.returncode == 0, done.stderr

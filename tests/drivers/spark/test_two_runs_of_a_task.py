@@ -17,7 +17,7 @@ from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Encoder
 from penstock.connectors.file.buckets import RollingPolicy
 from penstock.connectors.file.sink import FileSink
-from penstock.connectors.generator import NumberSequenceSource
+from penstock.connectors.split_reader import NumberSequenceSource
 from penstock.datastream import RuntimeExecutionMode
 from penstock.drivers.spark import batch_stage, epoch_stage
 from penstock.drivers.worker_storage import BackendSettings, StorageSettings

@@ -33,11 +33,10 @@ from penstock.runtime.batch.exchange import (
 )
 from penstock.runtime.batch.task import BatchTask, BatchVertex
 from penstock.runtime.connector import Committer, Sink, SinkWriter
+from penstock.runtime.operators.connector import SinkOperator, SourceOperator
 from penstock.runtime.operators.keyed.aggregates import KeyedMergeOperator, KeyedReduceOperator
 from penstock.runtime.operators.record.process import KeyedCoProcessOperator, KeyedProcessOperator
 from penstock.runtime.operators.record.stateless import MapOperator
-from penstock.runtime.operators.sink import SinkOperator
-from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.records import MIN_TIMESTAMP, Batch
 from penstock.runtime.supersteps import Superstep
 from penstock.runtime.task.channels.result_partition import (

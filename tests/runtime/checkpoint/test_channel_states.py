@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.runtime.checkpoint.statistics import ChannelState, Direction, parse_channel
+from penstock.storage.metadata import ChannelState, Direction, parse_channel
 
 STORED = {
     "_penstock_in_flight.in.0.3": ChannelState(Direction.IN, 0, 3),

@@ -14,12 +14,18 @@ from tests.runtime.job.master_rig import MasterRig, Numbers, running, state_path
 from penstock.runtime.checkpoint.pending import PendingCheckpoint
 from penstock.runtime.checkpoint.statistics import watermarks_of_subtask
 from penstock.runtime.graph import JobEdge, JobGraph, JobVertex, OperatorInfo
-from penstock.runtime.job import slots as scheduler
-from penstock.runtime.job.slots import state_of_subtask
 from penstock.runtime.protocol import AcknowledgeCheckpoint, ExecutionId, NotifyCheckpointComplete, TriggerCheckpoint
 from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP
 from penstock.state.snapshot import OperatorCapture, read_operator
-from penstock.storage.metadata import OperatorState, OperatorStateHandle, OperatorSubtaskState, StateFile, checksum
+from penstock.storage import metadata as stored
+from penstock.storage.metadata import (
+    OperatorState,
+    OperatorStateHandle,
+    OperatorSubtaskState,
+    StateFile,
+    checksum,
+    state_of_subtask,
+)
 
 SUBTASKS = range(3)
 
@@ -414,7 +420,7 @@ def test_pitfall_union_state(ended: tuple[int, ...], parallelism: int) -> None:
 def test_pitfall_broadcast_state(ended: tuple[int, ...], parallelism: int) -> None:
     """G10: if the broadcast state of the first subtask went to all, its end would empty them all, whether finished
     subtasks leave no state, or had none to leave."""
-    with mock.patch.object(scheduler, "_broadcaster", return_value=0):
+    with mock.patch.object(stored, "_broadcaster", return_value=0):
         got = dealt_out(holder_of(checkpoint_after_the_end_of(ended, forgets=ended)), parallelism)
         assert got["rules"] == [[]] * parallelism
         with mock.patch.object(PendingCheckpoint, "_carried", return_value=None):

@@ -8,7 +8,6 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from penstock.runtime.checkpoint.savepoints import garbage
 from penstock.storage.metadata import (
     METADATA_NAME,
     CheckpointMetadata,
@@ -17,6 +16,7 @@ from penstock.storage.metadata import (
     OperatorStateHandle,
     OperatorSubtaskState,
     StateFile,
+    garbage,
 )
 
 

@@ -8,10 +8,12 @@ import pytest
 
 from penstock.base.errors import CheckpointError
 from penstock.runtime.checkpoint.restore import check_restorable
-from penstock.runtime.checkpoint.statistics import CHANNEL_MODE, ChannelState, Direction
 from penstock.runtime.graph import BACK_FILL, BROADCAST, JobEdge, JobGraph, JobVertex, OperatorInfo
 from penstock.storage.metadata import (
+    CHANNEL_MODE,
+    ChannelState,
     CheckpointMetadata,
+    Direction,
     OperatorState,
     OperatorStateHandle,
     OperatorSubtaskState,

@@ -8,12 +8,12 @@ import cloudpickle
 import pytest
 
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource, GeneratorSplit
+from penstock.connectors.split_reader import DataGeneratorSource, GeneratorSplit
 from penstock.runtime.epochs.coordinator import EpochAnswer, EpochVertex, EpochWork
 from penstock.runtime.epochs.task import ANSWER, EpochTask
-from penstock.runtime.operators.source import SourceOperator
-from penstock.runtime.task.executor import HeapBackends
+from penstock.runtime.operators.connector import SourceOperator
 from penstock.runtime.task.operator_chain import ChainedOperator, VertexProgram
+from penstock.state.backend import HeapBackends
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.testing import VirtualClock
 

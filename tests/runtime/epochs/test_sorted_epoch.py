@@ -25,9 +25,9 @@ from penstock.runtime.operators.window.aligned import AlignedWindowOperator
 from penstock.runtime.operators.window.base import ReducingContents
 from penstock.runtime.records import MIN_TIMESTAMP
 from penstock.runtime.task.channels.result_partition import HashPartitioner
-from penstock.runtime.task.executor import HeapBackends
 from penstock.runtime.task.operator_chain import ChainedOperator, OutEdge, VertexProgram
 from penstock.runtime.windowing import TumblingEventTimeWindows
+from penstock.state.backend import HeapBackends
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.testing import VirtualClock
 

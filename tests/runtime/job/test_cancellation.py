@@ -88,10 +88,7 @@ def test_a_failed_job_names_them_too() -> None:
 
 def test_no_limit() -> None:
     """F4: with a timeout of 0 a worker is ended by force only when the job is cancelled again."""
-    watched = TaskCancellation(interval_ms=1000, timeout_ms=0)
-    watched.begin(0)
+    watched = TaskCancellation(0, interval_ms=1000, timeout_ms=0)
     assert not watched.is_over(10**9)
     watched.hurry(10**9)
     assert watched.is_over(10**9)
-    watched.end()
-    assert watched.next_deadline() is None

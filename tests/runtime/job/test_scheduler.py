@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.runtime.job.slots import assign_slots, state_of_subtask
+from penstock.runtime.job.slots import assign_slots
 from penstock.state.keys import key_group_range, subtask_of_key_group
 from penstock.storage.metadata import (
     KeyedStateHandle,
@@ -10,6 +10,7 @@ from penstock.storage.metadata import (
     OperatorState,
     OperatorSubtaskState,
     StateFile,
+    state_of_subtask,
 )
 
 

@@ -13,7 +13,7 @@ from penstock.base.job import JobStatus
 from penstock.base.watermark_strategy import WatermarkAlignment, WatermarkStrategy
 from penstock.runtime.graph import JobVertex
 from penstock.runtime.job.sources import AlignmentGroups
-from penstock.runtime.operators.source import SourceOperator
+from penstock.runtime.operators.connector import SourceOperator
 from penstock.runtime.protocol import AnnounceWatermark, ReportWatermark, TriggerCheckpoint
 from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP
 from penstock.runtime.task.processing import Phase

@@ -22,11 +22,11 @@ from tests.spec.virtual_job import (
 
 from penstock.codecs.column_data import ColumnData
 from penstock.common import JobStatus, WatermarkStrategy
-from penstock.connectors.generator import NumberSequenceSource
+from penstock.connectors.split_reader import NumberSequenceSource
 from penstock.runtime.checkpoint.savepoints import TakeSavepoint
 from penstock.runtime.columns import ColumnBatch
 from penstock.runtime.connector import Committer, SinkWriter
-from penstock.runtime.operators.sink import hand_over
+from penstock.runtime.operators.connector import hand_over
 from penstock.runtime.protocol import StopMode
 from penstock.runtime.records import Batch
 

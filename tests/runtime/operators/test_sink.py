@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from penstock.runtime.connector import Committer, Sink, SinkWriter
-from penstock.runtime.operators.sink import SinkOperator
+from penstock.runtime.operators.connector import SinkOperator
 from penstock.testing import OneInputOperatorHarness
 
 LOG: list = []

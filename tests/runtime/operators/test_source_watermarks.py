@@ -10,7 +10,7 @@ import pytest
 
 from penstock.base.watermark_strategy import WatermarkGenerator, WatermarkStrategy
 from penstock.runtime.connector import Boundedness, InputStatus, Source, SourceReader, SplitBatch
-from penstock.runtime.operators.source import Emitted, SourceOperator
+from penstock.runtime.operators.connector import Emitted, SourceOperator
 from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
 from penstock.testing import OneInputOperatorHarness
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from tests.state.rocks import rocks
 
 from penstock.runtime.operators.watermarks import TimerQueue
+from penstock.state.backend import StateTable
 from penstock.state.errors import StateError
-from penstock.state.heap import StateTable
 from penstock.state.states import NO_KEY
 
 

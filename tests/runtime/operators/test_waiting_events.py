@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from penstock.runtime.operators.patterns import waiting
 from penstock.runtime.operators.patterns.waiting import WaitingEvents
-from penstock.state.heap import HeapKeyedStateBackend
+from penstock.state.backend import HeapKeyedStateBackend
 
 
 def taken(events: WaitingEvents, up_to: int) -> list[tuple[Any, int, Any]]:

@@ -15,7 +15,7 @@ from penstock.runtime.operators.base import UserCodeError
 from penstock.runtime.operators.record.stateless import TimestampsAndWatermarksOperator
 from penstock.runtime.operators.watermarks import AssignerError, WatermarkGenerator
 from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
-from penstock.runtime.task.watermarks import WatermarkValve
+from penstock.runtime.task.channels.input_gate import WatermarkValve
 from penstock.testing import OneInputOperatorHarness, Record, run_hostile
 
 BOUNDED = WatermarkStrategy.for_bounded_out_of_orderness(5)

@@ -9,7 +9,7 @@ from tests.runtime.task.gate_rig import GateRig, element_of
 
 from penstock.runtime.records import Batch
 from penstock.runtime.task.barriers import COUNTED_MAX
-from penstock.runtime.task.channels.input_gate import estimated_bytes
+from penstock.runtime.task.channels.result_partition import estimated_bytes
 
 AT_LEAST_ONCE = {
     "one channel": (1, "0:r1 0:b1 0:r2", "r1 | take 1 | r2"),

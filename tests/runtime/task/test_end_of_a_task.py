@@ -13,9 +13,9 @@ from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collection import CollectionSource, CollectionSplit
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.runtime.operators.base import StreamOperator
+from penstock.runtime.operators.connector import SourceOperator
 from penstock.runtime.operators.record.process import KeyedProcessOperator
 from penstock.runtime.operators.record.stateless import MapOperator
-from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.protocol import (
     AcknowledgeCheckpoint,
     AssignSplits,

@@ -17,8 +17,8 @@ from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collection import CollectionSource
 from penstock.datastream.functions import KeyedBroadcastProcessFunction
 from penstock.datastream.state import ListStateDescriptor, MapStateDescriptor
+from penstock.runtime.operators.connector import SourceOperator
 from penstock.runtime.operators.record.process import KeyedBroadcastProcessOperator
-from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.protocol import AcknowledgeCheckpoint, NotifyCheckpointAborted, TriggerCheckpoint
 from penstock.runtime.records import Batch, CancelCheckpointMarker, CheckpointBarrier, Element
 from penstock.runtime.task.channels.result_partition import BroadcastPartitioner, ForwardPartitioner

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from tests.runtime.task.fakes import Rig
 
-from penstock.runtime.checkpoint.statistics import CHANNEL_MODE, ChannelState, Direction
 from penstock.runtime.operators.record.stateless import MapOperator
 from penstock.runtime.protocol import AcknowledgeCheckpoint, NotifyCheckpointAborted, TriggerCheckpoint
 from penstock.runtime.records import (
@@ -23,7 +22,15 @@ from penstock.runtime.records import (
 from penstock.runtime.task.channels.in_flight import capture_channel
 from penstock.runtime.task.channels.result_partition import ForwardPartitioner, HashPartitioner
 from penstock.state.snapshot import operator_bytes
-from penstock.storage.metadata import OperatorStateHandle, OperatorSubtaskState, StateFile, checksum
+from penstock.storage.metadata import (
+    CHANNEL_MODE,
+    ChannelState,
+    Direction,
+    OperatorStateHandle,
+    OperatorSubtaskState,
+    StateFile,
+    checksum,
+)
 
 ECHO = [partial(MapOperator, lambda value: value)]
 BARRIER = CheckpointBarrier(1, 0, is_unaligned=True)

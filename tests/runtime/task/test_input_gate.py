@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from penstock.runtime.protocol import ChannelId
 from penstock.runtime.records import Batch, CheckpointBarrier, EndOfOutputChannelState, Watermark
-from penstock.runtime.task.channels.input_gate import InputChannel, InputGate, estimated_bytes
+from penstock.runtime.task.channels.input_gate import InputChannel, InputGate
 from penstock.runtime.task.channels.result_partition import (
     ELEMENTS_PER_BUFFER_MAX,
     QUEUED_BUFFERS_MAX,
@@ -18,6 +18,7 @@ from penstock.runtime.task.channels.result_partition import (
     RebalancePartitioner,
     ResultPartition,
     Subpartition,
+    estimated_bytes,
 )
 from penstock.state.keys import assign_key_group, subtask_of_key_group
 

@@ -10,8 +10,8 @@ from tests.runtime.task.fakes import Rig
 
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collection import CollectionSource
+from penstock.runtime.operators.connector import SourceOperator
 from penstock.runtime.operators.record.stateless import MapOperator
-from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.protocol import LatencySettings
 from penstock.runtime.records import Batch, CheckpointBarrier, LatencyMarker
 from penstock.runtime.task.channels.in_flight import is_state

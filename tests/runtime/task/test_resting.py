@@ -11,11 +11,10 @@ import pytest
 from tests.runtime.task.fakes import Rig
 
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource, GeneratorSplit
-from penstock.connectors.rate_limiter import RateLimiterStrategy
+from penstock.connectors.split_reader import DataGeneratorSource, GeneratorSplit, RateLimiterStrategy
 from penstock.runtime.operators.base import StreamOperator
+from penstock.runtime.operators.connector import SourceOperator
 from penstock.runtime.operators.record.stateless import MapOperator
-from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.protocol import AssignSplits, NotifyCheckpointAborted, TaskMetrics
 from penstock.runtime.records import Batch
 from penstock.runtime.task.channels.result_partition import ForwardPartitioner

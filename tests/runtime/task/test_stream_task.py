@@ -14,10 +14,10 @@ from penstock.connectors.collection import CollectionSource, CollectionSplit
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.runtime.connector import Boundedness, InputStatus, Source, SourceReader
 from penstock.runtime.operators.base import StreamOperator, UserCodeError
+from penstock.runtime.operators.connector import SourceOperator
 from penstock.runtime.operators.keyed.aggregates import KeyedReduceOperator
 from penstock.runtime.operators.record.process import KeyedProcessOperator
 from penstock.runtime.operators.record.stateless import MapOperator, TimestampsAndWatermarksOperator
-from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.protocol import (
     AcknowledgeCheckpoint,
     AssignSplits,

@@ -16,9 +16,13 @@ from penstock.runtime.operators.record.process import KeyedProcessOperator
 from penstock.runtime.operators.record.stateless import FilterOperator, FlatMapOperator, MapOperator
 from penstock.runtime.protocol import CancelTask, ExecutionId, OperatorFigures, TaskFigures, TaskMetrics
 from penstock.runtime.records import MIN_TIMESTAMP, Batch, CheckpointBarrier, Watermark
-from penstock.runtime.task.channels.input_gate import ByteCount, estimated_bytes
-from penstock.runtime.task.channels.result_partition import QUEUED_BUFFERS_MAX, ForwardPartitioner
-from penstock.runtime.task.failures import TaskTimes
+from penstock.runtime.task.channels.result_partition import (
+    QUEUED_BUFFERS_MAX,
+    ByteCount,
+    ForwardPartitioner,
+    estimated_bytes,
+)
+from penstock.runtime.task.stream_task import TaskTimes
 
 
 def double(value: int) -> int:

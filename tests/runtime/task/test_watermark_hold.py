@@ -7,12 +7,12 @@ from functools import partial
 from tests.runtime.task.fakes import Rig
 
 from penstock.base.watermark_strategy import WatermarkStrategy
+from penstock.runtime.operators.connector import SourceWatermarks
 from penstock.runtime.operators.record.stateless import MapOperator, TimestampsAndWatermarksOperator
-from penstock.runtime.operators.source import SourceWatermarks
 from penstock.runtime.protocol import InputWatermark, WatermarkHold
 from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch, Watermark, WatermarkStatus
+from penstock.runtime.task.channels.input_gate import PARTS_MAX, SHOWN_MS, HoldTracker, hold_of_splits
 from penstock.runtime.task.channels.result_partition import ForwardPartitioner
-from penstock.runtime.task.watermarks import PARTS_MAX, SHOWN_MS, HoldTracker, hold_of_splits
 
 
 def same(value: int) -> int:

@@ -15,7 +15,7 @@ from tests.server.page.browser import patient
 from penstock.base.configuration import Configuration
 from penstock.base.time import Duration
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.drivers.running_job import RunningJob

@@ -1,6 +1,6 @@
-"""Jobs of every tempo with the REST server, for `rest_check.py` or a browser.
+"""Jobs of every execution mode with the REST server, for `rest_check.py` or a browser.
 
-    python -m tests.server.rest.check_jobs [--target spark] [--tempo streaming|batch|micro-batch] [--port 8081]
+    python -m tests.server.rest.check_jobs [--target spark] [--mode streaming|batch|micro-batch] [--port 8081]
 
 With `--check PATH` it runs that script against each of the jobs, and ends with the worst of its exit codes; with
 `--together` against a server that has all of them at a time, once they run: the script takes the first one, which is
@@ -25,30 +25,30 @@ from penstock.base.configuration import Configuration
 from penstock.base.job import JobStatus
 from penstock.base.time import Duration
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.connectors.generator import NumberSequenceSource
+from penstock.connectors.split_reader import NumberSequenceSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.drivers.running_job import RunningJob
 from penstock.server.attachment import dispatcher
 
-TEMPOS = ("streaming", "batch", "micro-batch")
+EXECUTION_MODES = ("streaming", "batch", "micro-batch")
 
 
-def settings(target: str, tempo: str, port: str, folder: str, more: dict[str, str]) -> Configuration:
+def settings(target: str, execution_mode: str, port: str, folder: str, more: dict[str, str]) -> Configuration:
     values = {
         "execution.target": target,
         "parallelism.default": "2",
         "rest.bind-port": port,
-        "execution.checkpointing.dir": f"{folder}/{tempo}/checkpoints",
-        "execution.checkpointing.savepoint-dir": f"{folder}/{tempo}/savepoints",
-        "pipeline.name": f"{tempo} on {target}",
+        "execution.checkpointing.dir": f"{folder}/{execution_mode}/checkpoints",
+        "execution.checkpointing.savepoint-dir": f"{folder}/{execution_mode}/savepoints",
+        "pipeline.name": f"{execution_mode} on {target}",
         "penstock.source.batch-records": "10",  # so that a turn of the job is short
     }
-    if tempo == "streaming":
+    if execution_mode == "streaming":
         values["execution.checkpointing.interval"] = "1 s"
     else:
-        values["execution.runtime-mode"] = tempo.replace("-", "_").upper()
-    if tempo == "micro-batch":
+        values["execution.runtime-mode"] = execution_mode.replace("-", "_").upper()
+    if execution_mode == "micro-batch":
         values |= {"execution.micro-batch.interval": "1 s", "execution.micro-batch.max-records": "1000"}
     return Configuration.from_dict(values | more)
 
@@ -75,11 +75,11 @@ def start(configuration: Configuration, count: int) -> RunningJob:
 
 @contextmanager
 def running(
-    target: str, tempo: str, port: str = "0", more: dict[str, str] | None = None, count: int = 10**9
+    target: str, execution_mode: str, port: str = "0", more: dict[str, str] | None = None, count: int = 10**9
 ) -> Iterator[RunningJob]:
     """A job that runs until the end of the block."""
     with tempfile.TemporaryDirectory(prefix="penstock-rest-") as folder:
-        job = start(settings(target, tempo, port, folder, more or {}), count)
+        job = start(settings(target, execution_mode, port, folder, more or {}), count)
         try:
             yield job
         finally:
@@ -96,7 +96,7 @@ def checked(script: Path, arguments: list[str]) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--target", default="local", choices=("local", "spark"))
-    parser.add_argument("--tempo", action="append", choices=TEMPOS)
+    parser.add_argument("--mode", action="append", choices=EXECUTION_MODES)
     parser.add_argument("--port", default="8081-8090")
     parser.add_argument("--check", type=Path)
     parser.add_argument("--together", action="store_true")
@@ -108,8 +108,8 @@ def main() -> int:
     worst = 0
     with ExitStack() as stack:
         jobs = []
-        for tempo in options.tempo or TEMPOS:
-            job = stack.enter_context(running(options.target, tempo, options.port))
+        for execution_mode in options.execution_mode or EXECUTION_MODES:
+            job = stack.enter_context(running(options.target, execution_mode, options.port))
             if options.check is not None and not options.together:
                 worst = max(worst, checked(options.check, ["--job", str(job.get_job_id()), *options.arguments.split()]))
                 job.end()

@@ -127,8 +127,8 @@ def test_the_bound_follows_the_limit_of_descriptors(limit: int, due: int, monkey
 PROGRAM = """
 import socket, sys
 from penstock.common import Configuration, WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream import StreamExecutionEnvironment
+from penstock.datastream.connectors.datagen import DataGeneratorSource
 env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"execution.target": "local",
     "rest.port": "0", "execution.checkpointing.interval": "50 ms", "execution.checkpointing.dir": sys.argv[1],
     "execution.checkpointing.data-inline-threshold": "0", "execution.checkpointing.tolerable-failed-checkpoints": "0"}))

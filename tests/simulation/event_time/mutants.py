@@ -10,8 +10,8 @@ from tests.simulation.planting import Mutant, around
 from penstock.runtime.checkpoint.pending import PendingCheckpoint
 from penstock.runtime.job import slots as scheduler
 from penstock.runtime.records import MIN_TIMESTAMP
+from penstock.runtime.task.channels.input_gate import WatermarkValve
 from penstock.runtime.task.operator_chain import OperatorChain
-from penstock.runtime.task.watermarks import WatermarkValve
 
 
 def begin_event_time_again_after_a_restart() -> Any:

@@ -24,7 +24,7 @@ from penstock.drivers.simulation.topology import Stage, Topology
 from penstock.plan.job_graph import build_job_graph
 from penstock.plan.transformation import Transformation
 from penstock.runtime.graph import JobGraph
-from penstock.runtime.operators.sink import SinkOperator
+from penstock.runtime.operators.connector import SinkOperator
 from penstock.sql.logical.nodes import ALL, Node, Scan
 from penstock.sql.stream.planner import StreamPlanner
 from penstock.sql.stream.planning.options import DEFAULTS, PlanOptions

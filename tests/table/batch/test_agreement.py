@@ -1,4 +1,4 @@
-"""A4: the tempos agree: the same query gives the same rows in a stream, when its changes are made, and in batch."""
+"""A4: the same query gives the same rows in a stream, when its changes are made, and in batch."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.state.rocks import CanonicalRocks
 
-from penstock.state.heap import HeapKeyedStateBackend
+from penstock.state.backend import HeapKeyedStateBackend
 from penstock.testing import operator_harness
 
 

@@ -32,8 +32,8 @@ from penstock.sql.stream.rows import key_index
 from penstock.sql.stream.rows.rows import RowKeys
 from penstock.sql.stream.rows.state_ttl import MiniBatch
 from penstock.sql.typed import Field
+from penstock.state.backend import HeapKeyedStateBackend
 from penstock.state.errors import StateError
-from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.key_columns import ColumnsCapture, read_history
 from penstock.state.keys import assign_key_group, subtask_of_key_group
 from penstock.state.rocksdb.blocks import MappedBlocks

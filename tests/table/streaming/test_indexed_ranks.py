@@ -27,7 +27,7 @@ from penstock.sql.stream.rows import columns as numbered_rows
 from penstock.sql.stream.rows import key_index
 from penstock.sql.stream.rows.key_index import ABSENT, KeyIndex
 from penstock.sql.stream.rows.rows import sort_keys
-from penstock.state.heap import HeapKeyedStateBackend
+from penstock.state.backend import HeapKeyedStateBackend
 from penstock.state.key_columns import ColumnsCapture, read_history
 from penstock.state.rocksdb.blocks import MappedBlocks
 

@@ -20,7 +20,7 @@ from penstock.sql.stream.joins import sides as join_sides
 from penstock.sql.stream.joins.regular import JoinOperator, SemiJoinOperator
 from penstock.sql.stream.rows.state_ttl import StreamSession
 from penstock.sql.typed import Field, Typed
-from penstock.state.heap import HeapKeyedStateBackend
+from penstock.state.backend import HeapKeyedStateBackend
 from penstock.testing import operator_harness
 
 LEFT = [IntType(), VarCharType()]

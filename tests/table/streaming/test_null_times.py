@@ -18,7 +18,7 @@ from penstock.base.errors import JobExecutionError
 from penstock.common import Configuration, Row, Types
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.runtime.columns import ColumnBatch
-from penstock.runtime.operators.source import SourceOperator
+from penstock.runtime.operators.connector import SourceOperator
 from penstock.runtime.operators.watermarks import NULL_TIME_RECORDS
 from penstock.runtime.records import MIN_TIMESTAMP
 from penstock.sql.data.types import IntType, TimestampType

@@ -28,7 +28,7 @@ from penstock.runtime.connector import (
     SplitEnumeratorContext,
 )
 from penstock.runtime.operators.base import UserCodeError
-from penstock.runtime.operators.source import SourceOperator
+from penstock.runtime.operators.connector import SourceOperator
 from penstock.runtime.records import MIN_TIMESTAMP, Batch
 from penstock.sql.logical.nodes import ALL, INSERTS, SHORT
 from penstock.sql.stream.planner import StreamPlanner

@@ -30,7 +30,7 @@ from penstock.base.output_tag import OutputTag
 from penstock.base.time import Duration
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.cli.demo.flights import MINUTE_MS, hour_ms
-from penstock.connectors.rate_limiter import RateLimit
+from penstock.connectors.split_reader import RateLimit
 from penstock.datastream import (
     AggregateFunction,
     DataStream,

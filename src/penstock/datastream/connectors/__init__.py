@@ -1,6 +1,6 @@
 """Sources and sinks under PyFlink's names."""
 
-from penstock.connectors.generator import NumberSequenceSource
+from penstock.connectors.split_reader import NumberSequenceSource
 from penstock.datastream.connectors.base import DeliveryGuarantee, Sink, Source
 from penstock.datastream.connectors.file_system import (
     BucketAssigner,

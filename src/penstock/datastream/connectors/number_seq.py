@@ -1,5 +1,5 @@
 """A source of integers."""
 
-from penstock.connectors.generator import NumberSequenceSource
+from penstock.connectors.split_reader import NumberSequenceSource
 
 __all__ = ["NumberSequenceSource"]

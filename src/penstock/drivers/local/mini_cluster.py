@@ -37,6 +37,7 @@ from penstock.base.options import EXECUTION_TARGET, PYTHON_ARCHIVES, PYTHON_EXEC
 from penstock.drivers.cancellation import where_is
 from penstock.drivers.event_loop import (
     WAIT_MS_MAX,
+    EndedTasks,
     EventLoopThread,
     InlineBackground,
     SystemClock,
@@ -44,10 +45,10 @@ from penstock.drivers.event_loop import (
     WaitingEventLoop,
 )
 from penstock.drivers.failure_enrichers import failure_enrichers
-from penstock.drivers.inspection import Answer, Answers, EndedTasks, Question, process_figures
+from penstock.drivers.inspection import Answer, Answers, Question, process_figures
 from penstock.drivers.logs import set_thread_job
 from penstock.drivers.running_job import ANSWER_MS_MAX, RunningJob, settle
-from penstock.drivers.stepwise.exchange import run_in_order
+from penstock.drivers.stepwise.flow import run_in_order
 from penstock.drivers.stepwise.job import BatchJob, EpochJob, StepwiseJob
 from penstock.drivers.worker_storage import BackendSettings, StorageSettings
 from penstock.runtime.batch.exchange import Rows, enumerate_splits, keeps_step
@@ -504,11 +505,11 @@ class LocalEpochJob(EpochJob):
     def __init__(self, job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> None:
         super().__init__(job_graph, configuration, listener)
         self._cycles = EndedTasks()
+        self._state_storage, self._keyed_backends = self.storage.store(), self.backends.backends()
 
     def run_epoch(self, works: Mapping[Task, EpochWork]) -> Iterator[Last]:
         """Run one task after another."""
         self._cycles.collect()  # cycles of a failed epoch
-        storage, backends = self.storage.store(), self.backends.backends()
 
         def run(vertex: int, subtask: int, rows: Rows) -> Iterable[Rows]:
             work, epoch_vertex = works[vertex, subtask], self.epoch_vertices[vertex]
@@ -518,8 +519,8 @@ class LocalEpochJob(EpochJob):
                     subtask,
                     work,
                     self.clock,
-                    storage,
-                    backends,
+                    self._state_storage,
+                    self._keyed_backends,
                     wait=loop.wait,
                     coroutines=loop.coroutines,
                 )

@@ -26,10 +26,10 @@ from penstock.drivers.simulation.crash_points import (
     random_pair,
     watched,
 )
+from penstock.drivers.simulation.execution_mode_changes import run_changing_seed
 from penstock.drivers.simulation.object_store import FILES, KINDS, with_store
 from penstock.drivers.simulation.scenario import MODES, with_latency_markers
 from penstock.drivers.simulation.simulation import History, run_seed
-from penstock.drivers.simulation.tempo_changes import run_changing_seed
 
 #: The most pairs to try per pair with both crashes.
 TRIES_A_PAIR = 20
@@ -104,7 +104,7 @@ def _print_crash_failure(run: CrashRun | stepwise_history.StepwiseCrash, violati
 
 #: The function that runs a history, by execution mode. Histories of epochs sometimes begin with a back-fill. In
 #: "changing", each job runs in its own execution mode.
-TEMPOS: dict[str, Callable[..., History]] = {
+EXECUTION_MODES: dict[str, Callable[..., History]] = {
     "streaming": run_seed,
     "epochs": stepwise_history.run_stepwise_seed,
     "batch": stepwise_history.run_batch_seed,
@@ -146,8 +146,8 @@ class SeedRange(_RangeType):
 @click.option("--keep-going/--stop-at-first", default=True, help="Whether to continue after a violation.")
 @click.option("--mode", type=click.Choice(MODES), help="Use only this checkpointing mode.")
 @click.option(
-    "--tempo",
-    type=click.Choice(list(TEMPOS)),
+    "--execution-mode",
+    type=click.Choice(list(EXECUTION_MODES)),
     default="streaming",
     show_default=True,
     help="The execution mode of jobs; with changing, each job continues in a random other mode.",
@@ -171,7 +171,7 @@ def main(
     jobs: int,
     keep_going: bool,
     mode: str | None,
-    tempo: str,
+    execution_mode: str,
     store: str,
     markers: bool,
     crash_points: bool,
@@ -180,7 +180,7 @@ def main(
 ) -> None:
     """Run whole simulated clusters, one per seed, and check that each kept every promise."""
     if crash_points:
-        run = partial(run_crash_points, pairs, power_cuts) if tempo == "streaming" else run_step_points
+        run = partial(run_crash_points, pairs, power_cuts) if execution_mode == "streaming" else run_step_points
         sys.exit(0 if run() else 1)
     if not trace and len(seeds) > 1:
         print(f"seeds {seeds.start}..{seeds.stop - 1}", flush=True)
@@ -191,7 +191,7 @@ def main(
     resumed: Counter[str] = Counter()
     modes: Counter[str] = Counter()
     failed: list[int] = []
-    for history in _histories(seeds, jobs, trace, mode, tempo, store, markers):
+    for history in _histories(seeds, jobs, trace, mode, execution_mode, store, markers):
         totals.update(
             histories=1,
             steps=history.steps,
@@ -209,7 +209,7 @@ def main(
             print("\n".join(history.log), flush=True)
         if history.violations:
             failed.append(history.seed)
-            _print_failure(history, mode, tempo, store, markers)
+            _print_failure(history, mode, execution_mode, store, markers)
             if not keep_going:
                 break
     seconds = time.monotonic() - begun
@@ -227,17 +227,17 @@ def _counts(counter: Counter[str]) -> str:
     return ", ".join(f"{kind} {counter[kind]}" for kind in sorted(counter)) or "none"
 
 
-def _run(seed: int, tempo: str, store: str, markers: bool, more: dict[str, Any]) -> History:
+def _run(seed: int, execution_mode: str, store: str, markers: bool, more: dict[str, Any]) -> History:
     with with_store(store), with_latency_markers(markers):
-        return TEMPOS[tempo](seed, **more)
+        return EXECUTION_MODES[execution_mode](seed, **more)
 
 
 def _histories(
-    seeds: range, jobs: int, trace: bool, mode: str | None, tempo: str, store: str, markers: bool
+    seeds: range, jobs: int, trace: bool, mode: str | None, execution_mode: str, store: str, markers: bool
 ) -> Iterator[History]:
-    modes = {"mode": mode} if tempo == "streaming" else {}
+    modes = {"mode": mode} if execution_mode == "streaming" else {}
     run: Callable[[int], History] = partial(
-        _run, tempo=tempo, store=store, markers=markers, more={"is_traced": trace, **modes}
+        _run, execution_mode=execution_mode, store=store, markers=markers, more={"is_traced": trace, **modes}
     )
     if jobs == 1:
         yield from map(run, seeds)
@@ -246,11 +246,11 @@ def _histories(
         yield from pool.map(run, seeds, chunksize=8)
 
 
-def _print_failure(history: History, mode: str | None, tempo: str, store: str, markers: bool) -> None:
+def _print_failure(history: History, mode: str | None, execution_mode: str, store: str, markers: bool) -> None:
     print(f"seed {history.seed}, {history.mode} ({history.topology})")
     for violation in history.violations:
         print(f"  {violation}")
-    only = f" --tempo {tempo}" if tempo != "streaming" else f" --mode {mode}" if mode else ""
+    only = f" --execution-mode {execution_mode}" if execution_mode != "streaming" else f" --mode {mode}" if mode else ""
     only += f" --store {store}" if store != FILES else ""
     only += " --latency-markers" if markers else ""
     print(f"  replay: penstock-sim --seeds {history.seed}..{history.seed}{only} --trace", flush=True)

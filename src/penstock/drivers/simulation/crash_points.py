@@ -50,15 +50,14 @@ from penstock.runtime.job.rescaling import Departures, Rescaling
 from penstock.runtime.job.slots import SlotPool
 from penstock.runtime.job.sources import SourceCoordinator
 from penstock.runtime.job.tasks import JobTasks
+from penstock.runtime.operators.connector import SinkOperator, SourceOperator
 from penstock.runtime.operators.record.process import EVENT_TIMERS
-from penstock.runtime.operators.sink import SinkOperator
-from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.task import stream_task as opening
 from penstock.runtime.task.barriers import AlignedBarrierHandler, AtLeastOnceBarrierHandler, UnalignedBarrierHandler
 from penstock.runtime.task.channels.input_gate import InputGate
 from penstock.runtime.task.checkpoints import TaskCheckpoints, TaskSnapshots
 from penstock.runtime.task.stream_task import StreamTask
-from penstock.state.heap import HeapKeyedStateBackend
+from penstock.state.backend import HeapKeyedStateBackend
 from penstock.storage.leadership import BEGUN, JobMark
 
 MASTER, WORKER = "job master", "worker"

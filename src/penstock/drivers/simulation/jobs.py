@@ -57,7 +57,7 @@ class Job:
     #: whether a savepoint that drained it is complete
     was_drained: bool = False
 
-    def in_tempo(self, mode: str, filled: str | None = None) -> None:
+    def in_execution_mode(self, mode: str, filled: str | None = None) -> None:
         """Set the job's execution mode; `filled`: where a batch leaves its state."""
         self.configuration.write(options.RUNTIME_MODE, mode)
         if filled is not None:

@@ -25,8 +25,7 @@ from penstock.drivers.simulation.connectors import Split, generate_record
 from penstock.drivers.simulation.disk import Disk
 from penstock.drivers.simulation.outside_world import TransactionId
 from penstock.drivers.simulation.topology import Stage, Topology
-from penstock.runtime.operators.sink import COMMITTABLES_STATE
-from penstock.runtime.operators.source import SPLITS_STATE
+from penstock.runtime.operators.connector import COMMITTABLES_STATE, SPLITS_STATE
 from penstock.state.snapshot import read_operator
 from penstock.storage.metadata import CheckpointMetadata, StateFile, check_file
 

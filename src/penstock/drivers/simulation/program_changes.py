@@ -10,9 +10,8 @@ import random
 from dataclasses import dataclass, replace
 
 from penstock.drivers.simulation.topology import ADDED, STATELESS, Stage, Topology
-from penstock.runtime.checkpoint.statistics import CHANNEL_MODE, parse_channel
 from penstock.runtime.operators.calls import RECORDS_STATE
-from penstock.storage.metadata import CheckpointMetadata
+from penstock.storage.metadata import CHANNEL_MODE, CheckpointMetadata, parse_channel
 
 HASHMAP, ROCKSDB = "hashmap", "rocksdb"
 PARALLELISMS = (1, 2, 3, 4)

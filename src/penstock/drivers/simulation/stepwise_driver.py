@@ -19,22 +19,21 @@ from penstock.drivers.simulation.jobs import Job
 from penstock.drivers.simulation.outside_world import PlannedError
 from penstock.drivers.simulation.participants import COMMANDS
 from penstock.drivers.simulation.stepwise_world import DriverKilled, StepwiseWorld
-from penstock.drivers.stepwise.exchange import Sources, run_in_order, separate_answers
-from penstock.drivers.stepwise.sinks import Sinks
+from penstock.drivers.stepwise.flow import Sinks, Sources, run_in_order, separate_answers
 from penstock.runtime.batch.exchange import COMMITTABLES, Rows
-from penstock.runtime.checkpoint.savepoints import garbage, read_through
 from penstock.runtime.checkpoint.statistics import INPUT_PLACE, restored_watermarks
 from penstock.runtime.epochs.coordinator import EpochWork, Task, epoch_vertices
 from penstock.runtime.epochs.task import EpochTask
 from penstock.runtime.graph import BACK_FILL
 from penstock.runtime.job.failover import broken
+from penstock.runtime.job.recovery import read_through
 from penstock.runtime.master import steps
 from penstock.runtime.master.epochs import BackFillMaster, EpochMaster
 from penstock.runtime.master.master import Driving
 from penstock.runtime.protocol import StopMode
 from penstock.runtime.records import MIN_TIMESTAMP
 from penstock.storage.leadership import BEGUN, LeftByJobs
-from penstock.storage.metadata import CheckpointMetadata
+from penstock.storage.metadata import CheckpointMetadata, garbage
 
 
 class Listening:

@@ -33,8 +33,7 @@ from penstock.drivers.simulation.simulation import History
 from penstock.drivers.simulation.stepwise_driver import Driver, Listening
 from penstock.drivers.simulation.stepwise_world import FILLED, DriverKilled, StepwiseScenario, StepwiseWorld
 from penstock.drivers.simulation.topology import Stage, Topology, TopologyMaker
-from penstock.drivers.stepwise.exchange import run_in_order
-from penstock.drivers.stepwise.sinks import Sinks
+from penstock.drivers.stepwise.flow import Sinks, run_in_order
 from penstock.runtime.batch.exchange import Rows, enumerate_splits
 from penstock.runtime.batch.task import BatchTask, batch_vertices
 from penstock.runtime.master import steps
@@ -92,7 +91,7 @@ class StepwiseSimulation(StepwiseWorld):
         job = self.jobs.now if number == 0 else self.jobs.begin(path, as_it_was=True)
         self.jobs.accept()
         if fills:
-            job.in_tempo("BATCH", FILLED)
+            job.in_execution_mode("BATCH", FILLED)
             if FILLED not in self.disk.savepoints:
                 for left in self.disk.below(FILLED):  # a user would choose another path or check for files first
                     self.disk.unlink(left)

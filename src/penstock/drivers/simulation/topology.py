@@ -22,11 +22,10 @@ from penstock.plan.job_graph import build_job_graph
 from penstock.plan.transformation import Transformation, Upstream
 from penstock.runtime.connector import Sink
 from penstock.runtime.graph import JobGraph
+from penstock.runtime.operators.connector import SinkOperator, SourceOperator
 from penstock.runtime.operators.keyed.aggregates import KeyedReduceOperator
 from penstock.runtime.operators.record.process import KeyedCoProcessOperator, KeyedProcessOperator
 from penstock.runtime.operators.record.stateless import FilterOperator, FlatMapOperator, MapOperator
-from penstock.runtime.operators.sink import SinkOperator
-from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.operators.window.aligned import AlignedWindowOperator, SessionWindowOperator
 from penstock.runtime.operators.window.base import AggregatingContents, ListContents, ProcessResult
 from penstock.runtime.task.channels import result_partition

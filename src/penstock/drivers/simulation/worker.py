@@ -32,8 +32,7 @@ from penstock.runtime.ports import StateStorage
 from penstock.runtime.protocol import ChannelId, ExecutionId, Heartbeat, ToMaster
 from penstock.runtime.records import Buffer
 from penstock.runtime.task.executor import METRICS_INTERVAL_MS, TaskExecutor
-from penstock.state.backend import KeyedStateBackend
-from penstock.state.heap import HeapKeyedStateBackend
+from penstock.state.backend import HeapKeyedStateBackend, KeyedStateBackend
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
 from penstock.state.rocksdb.settings import RocksDBSettings
 from penstock.storage.file_store import LocalCopies

@@ -39,7 +39,7 @@ from penstock.runtime.connector import Source
 from penstock.runtime.graph import JobEdge, JobGraph, JobVertex
 from penstock.runtime.job.failover import batch_error
 from penstock.runtime.master.steps import Last
-from penstock.runtime.operators.sink import SinkOperator
+from penstock.runtime.operators.connector import SinkOperator
 from penstock.runtime.ports import JobListener
 from penstock.runtime.task.channels.result_partition import ForwardPartitioner
 from penstock.runtime.task.operator_chain import VertexProgram

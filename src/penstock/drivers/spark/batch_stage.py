@@ -15,8 +15,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from penstock.drivers.event_loop import SystemClock, WaitingEventLoop
-from penstock.drivers.inspection import rare_collections
+from penstock.drivers.event_loop import SystemClock, WaitingEventLoop, rare_collections
 from penstock.drivers.spark import frames
 from penstock.drivers.spark.lockstep import Meeting, kept_in_step
 from penstock.runtime.batch.exchange import MARK_PLACE, NO_KEY_PLACE, Rows

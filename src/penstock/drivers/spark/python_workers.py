@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from penstock.drivers.inspection import EndedTasks
+from penstock.drivers.event_loop import EndedTasks
 from penstock.drivers.logs import LoggedStates
 from penstock.drivers.worker_storage import BackendSettings, StorageSettings
 from penstock.runtime.task.executor import TaskExecutor

@@ -22,13 +22,13 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.watermark_strategy import ColumnAssigner
-from penstock.drivers.inspection import rare_collections
+from penstock.drivers.event_loop import rare_collections
 from penstock.drivers.spark import batch_stage
 from penstock.drivers.spark.frames import ROW, TUPLE, VALUE, RecordShape, numbers, numbers_or_null, to_records
 from penstock.runtime.batch.exchange import HASH_BITS, HASH_MASK, Places
 from penstock.runtime.columns import ColumnKey
+from penstock.runtime.operators.connector import SourceOperator
 from penstock.runtime.operators.record.stateless import PassOnOperator, TimestampsAndWatermarksOperator
-from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.records import Batch
 from penstock.runtime.task.channels.result_partition import HashPartitioner
 from penstock.runtime.task.operator_chain import VertexProgram

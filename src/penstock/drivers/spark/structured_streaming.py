@@ -204,7 +204,7 @@ class StreamingFrameSource(connector.Source[Any, Any]):
         """Return the same source with a position of its own."""
         return StreamingFrameSource(self.frame, self._type_info)
 
-    def check_tempo(self, mode: str, is_local: bool) -> None:
+    def check_execution_mode(self, mode: str, is_local: bool) -> None:
         """Raise an error if the job does not run in micro-batch execution on Spark."""
         if mode != "MICRO_BATCH":
             raise errors.ConfigurationError(

@@ -44,8 +44,8 @@ import zmq
 
 from penstock.base.errors import ProtocolError
 from penstock.codecs.cloud import as_main
-from penstock.drivers.event_loop import WAIT_MS_MAX, EventLoopThread, SystemClock, ThreadBackground
-from penstock.drivers.inspection import Answers, rare_collections
+from penstock.drivers.event_loop import WAIT_MS_MAX, EventLoopThread, SystemClock, ThreadBackground, rare_collections
+from penstock.drivers.inspection import Answers
 from penstock.drivers.logs import ProcessLogs, kept_logs
 from penstock.drivers.spark.handle import LOOPBACK, PYTHON_REMEDY
 from penstock.drivers.spark.heartbeats import AnswerQuestion, HeartbeatSender, LoopState, LoopWatch, answer_nothing

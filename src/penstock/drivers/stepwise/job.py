@@ -29,16 +29,16 @@ from penstock.drivers.event_loop import SystemClock
 from penstock.drivers.failure_enrichers import LabellingThread, failure_enrichers
 from penstock.drivers.logs import set_thread_job
 from penstock.drivers.running_job import RunningJob, completed, settle
-from penstock.drivers.stepwise.exchange import Sources, separate_answers
-from penstock.drivers.stepwise.sinks import Sinks
+from penstock.drivers.stepwise.flow import Sinks, Sources, separate_answers
 from penstock.drivers.worker_storage import BackendSettings, StorageSettings
 from penstock.runtime.batch.task import BatchVertex, batch_vertices
-from penstock.runtime.checkpoint.savepoints import TakeSavepoint, garbage, read_through
+from penstock.runtime.checkpoint.savepoints import TakeSavepoint
 from penstock.runtime.connector import Source
 from penstock.runtime.epochs.coordinator import EpochWork, Task, epoch_vertices
 from penstock.runtime.graph import BACK_FILL, JobGraph
 from penstock.runtime.job.failover import broken
 from penstock.runtime.job.job_master import JobMaster
+from penstock.runtime.job.recovery import read_through
 from penstock.runtime.job.view import JobView
 from penstock.runtime.master import steps
 from penstock.runtime.master.epochs import BackFillMaster, EpochMaster
@@ -47,6 +47,7 @@ from penstock.runtime.ports import CheckpointStore, JobListener
 from penstock.runtime.task.failures import clear_own_frames
 from penstock.storage.files import absolute_url
 from penstock.storage.leadership import DeposedError
+from penstock.storage.metadata import garbage
 from penstock.storage.savepoints import check_savepoint_is_own, claim_savepoint, empty_savepoint, release_savepoint
 
 T = TypeVar("T")

@@ -40,11 +40,10 @@ from penstock.runtime.connector import Source, late_split
 from penstock.runtime.graph import JobGraph, JobVertex, find_consumers
 from penstock.runtime.job.view import merged_distributions
 from penstock.runtime.operators.base import LockstepOperator
-from penstock.runtime.operators.source import SourceOperator
+from penstock.runtime.operators.connector import SourceOperator
 from penstock.runtime.protocol import ExecutionId, OperatorFigures, TaskFigures, TaskMetrics
 from penstock.runtime.records import MIN_TIMESTAMP, Batch
-from penstock.runtime.task.channels.input_gate import ByteCount
-from penstock.runtime.task.channels.result_partition import HashPartitioner, KeyMemory, Partitioner
+from penstock.runtime.task.channels.result_partition import ByteCount, HashPartitioner, KeyMemory, Partitioner
 from penstock.runtime.task.operator_chain import OperatorChain, OutEdge, Summary, VertexProgram, metrics_of_task
 from penstock.state.keys import key_bytes, subtask_of_key_group
 from penstock.storage.metadata import CheckpointMetadata, StateFile, checksum, encode_metadata

@@ -41,17 +41,15 @@ from penstock.runtime.batch.exchange import (
 )
 from penstock.runtime.graph import JobGraph
 from penstock.runtime.operators.base import Answer, LockstepOperator, Output, Round, StreamOperator
+from penstock.runtime.operators.connector import Emitted, SinkOperator, SourceOperator
 from penstock.runtime.operators.function_context import OperatorContext
-from penstock.runtime.operators.sink import SinkOperator
-from penstock.runtime.operators.source import Emitted, SourceOperator
 from penstock.runtime.ports import Clock, Coroutines
 from penstock.runtime.protocol import ExecutionId
 from penstock.runtime.records import MAX_WATERMARK, Batch
 from penstock.runtime.supersteps import Superstep, SuperstepContext
 from penstock.runtime.task.failures import EndedTask
 from penstock.runtime.task.operator_chain import OperatorChain, VertexProgram, load_program
-from penstock.state.backend import KeyedStateBackend
-from penstock.state.heap import HeapKeyedStateBackend
+from penstock.state.backend import HeapKeyedStateBackend, KeyedStateBackend
 from penstock.state.operator_state import OperatorStateBackend
 
 

@@ -10,7 +10,7 @@ Arrow bytes and IO belong to the background. A state is a history of files, merg
 first file. When all tasks have acknowledged, the store writes `_metadata`. The checkpoint exists once that is
 visible, and only then are tasks notified. So everything that a sink commits is covered by a checkpoint that a
 recovery will find. Sinks keep committables in state and commit them again after a recovery, so commits are
-idempotent. Later checkpoints refer to files of earlier ones; `savepoints.garbage` compares a listing with the
+idempotent. Later checkpoints refer to files of earlier ones; `storage.metadata.garbage` compares a listing with the
 retained checkpoints, which also finds what aborted checkpoints and failed attempts left.
 
 **Savepoints.** A savepoint is a checkpoint that a user requests, in its own directory. It is always aligned,

@@ -30,20 +30,13 @@ from penstock.runtime.checkpoint.pending import (
     find_stragglers,
     stragglers,
 )
-from penstock.runtime.checkpoint.savepoints import (
-    Choice,
-    Forerunners,
-    SavepointRequest,
-    forerunners,
-    garbage,
-    savepoint_path,
-)
+from penstock.runtime.checkpoint.savepoints import Choice, Forerunners, SavepointRequest, forerunners, savepoint_path
 from penstock.runtime.effects import Effects
 from penstock.runtime.failure import is_final_at_first, is_outside
 from penstock.runtime.graph import Execution, ExecutionGraph
 from penstock.runtime.ports import CheckpointStore, Clock
 from penstock.storage.leadership import BEGUN, JobMark, LeftByJobs
-from penstock.storage.metadata import CheckpointMetadata, StateFile, checksum, encode_metadata
+from penstock.storage.metadata import CheckpointMetadata, StateFile, checksum, encode_metadata, garbage
 
 #: The longest pause (ms) after a checkpoint that took longer than the interval. Longer intervals do not add a pause.
 PAUSE_MS_MAX: Final = 100
@@ -92,7 +85,8 @@ class CheckpointCoordinator:
         self._tell = tell
         #: describes the tasks that have not acknowledged a checkpoint, and their locations
         self._unacknowledged = unacknowledged
-        self._calls = StoreCalls(effects, tell, clock, settings.timeout_ms)
+        #: calls to the checkpoint store, also those of the job's recovery
+        self.calls = StoreCalls(effects, tell, clock, settings.timeout_ms)
         #: The savepoint or foreign checkpoint that the job started from, if any.
         self.initial: CheckpointMetadata | None = None
         #: The savepoint that ends the job, once it is complete: no checkpoint follows.
@@ -108,7 +102,7 @@ class CheckpointCoordinator:
         #: Checkpoints whose metadata is being written, aborted or not: they may become visible, so their files are
         #: kept. Unless the job is over, one that becomes visible is complete, and a recovery waits for the outcome.
         self._writing: dict[int, PendingCheckpoint] = {}
-        self._doubtful = DoubtfulCheckpoints(clock, effects, self._calls, store, self._on_revoked)
+        self._doubtful = DoubtfulCheckpoints(clock, effects, self.calls, store, self._on_revoked)
         self._last_id = 0
         self._running = False
         self._next_ms: int | None = None
@@ -188,7 +182,7 @@ class CheckpointCoordinator:
             times.append(again_ms)
         times += [request.deadline_ms for request in self._requests]
         times += [request.again_ms for request in self._requests if request.again_ms is not None]
-        if (calls_ms := self._calls.next_deadline()) is not None:
+        if (calls_ms := self.calls.next_deadline()) is not None:
             times.append(calls_ms)
         if self._next_ms is not None and self._admits():
             times.append(self._next_ms)
@@ -204,7 +198,7 @@ class CheckpointCoordinator:
                 self._doubt(pending)
                 self._abort(pending.checkpoint_id, reason, self._running, (False, True))
         self._doubtful.on_time(now_ms)
-        self._calls.on_time(now_ms)
+        self.calls.on_time(now_ms)
         self._tell_if_settled_now(was_settled)
         for request in [r for r in self._requests if now_ms >= r.deadline_ms]:
             self._requests.remove(request)
@@ -402,7 +396,7 @@ class CheckpointCoordinator:
 
         if self.settings.interval_ms is not None:
             self._is_marking_begin = True
-            self._calls.run(lambda: store.mark_job(mark), done)
+            self.calls.run(lambda: store.mark_job(mark), done)
 
     def in_progress(self) -> list[statistics.CheckpointRecord]:
         """Return the pending checkpoints, oldest first."""
@@ -585,7 +579,7 @@ class CheckpointCoordinator:
                 self._on_visible(pending, metadata, *written)
             self._tell_if_settled_now(was_settled)
 
-        self._calls.run(complete, done)
+        self.calls.run(complete, done)
 
     def _tell_if_settled_now(self, was_settled: bool) -> None:
         if self.is_settled and not was_settled:
@@ -652,7 +646,7 @@ class CheckpointCoordinator:
         path = initial.external_path if initial is not None and self.settings.claims_initial else None
         if path is not None:
             store = self._store
-            self._calls.run(lambda: store.delete_savepoint(path), lambda result, error: None)
+            self.calls.run(lambda: store.delete_savepoint(path), lambda result, error: None)
 
     def _abort(
         self,
@@ -708,7 +702,7 @@ class CheckpointCoordinator:
         path, store = pending.savepoint_path, self._store
         if path is not None:
             self.given_up.append(path)
-            self._calls.run(lambda: store.discard_savepoint(path), lambda result, error: None)
+            self.calls.run(lambda: store.discard_savepoint(path), lambda result, error: None)
 
     def _fail_when_too_many(self, reason: str, is_final_at_first: bool = False, is_outside: bool = False) -> None:
         self._failures_in_a_row += 1
@@ -759,9 +753,9 @@ class CheckpointCoordinator:
                 store.delete_jobs(forerunners)
 
         if says_end:
-            self._calls.wait_for("has recorded how the job ended", work, done)
+            self.calls.wait_for("has recorded how the job ended", work, done)
         else:
-            self._calls.give_up_late("has deleted old checkpoints", work, done)
+            self.calls.give_up_late("has deleted old checkpoints", work, done)
 
 
 def enumerator_state(metadata: CheckpointMetadata, operator_id: str) -> StateFile | None:

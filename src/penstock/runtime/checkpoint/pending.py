@@ -29,7 +29,7 @@ from typing import Final, TypeAlias, TypeVar
 from penstock.base.errors import CallTimeoutError
 from penstock.base.options import CHECKPOINTING_TIMEOUT_MS
 from penstock.runtime.checkpoint.savepoints import SavepointRequest
-from penstock.runtime.checkpoint.statistics import CHANNEL_MODE, CheckpointRecord, CheckpointStatus, SubtaskCheckpoint
+from penstock.runtime.checkpoint.statistics import CheckpointRecord, CheckpointStatus, SubtaskCheckpoint
 from penstock.runtime.effects import Effects
 from penstock.runtime.graph import Execution, ExecutionGraph, ExecutionState, ExecutionVertex
 from penstock.runtime.ports import CheckpointStore, Clock
@@ -37,7 +37,7 @@ from penstock.runtime.protocol import AcknowledgeCheckpoint, ExecutionId, Failur
 from penstock.runtime.records import MAX_WATERMARK
 from penstock.state.operator_state import COMMITTABLE_MODE
 from penstock.storage.leadership import DeposedError
-from penstock.storage.metadata import CheckpointMetadata, OperatorSubtaskState, StateFile
+from penstock.storage.metadata import CHANNEL_MODE, CheckpointMetadata, OperatorSubtaskState, StateFile
 
 
 @dataclass(frozen=True, slots=True)

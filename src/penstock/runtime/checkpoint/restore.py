@@ -44,9 +44,17 @@ from typing import Final
 from penstock.base import options
 from penstock.base.configuration import Configuration
 from penstock.base.errors import CheckpointError
-from penstock.runtime.checkpoint.statistics import CHANNEL_MODE, ChannelState, Direction, parse_channel
 from penstock.runtime.graph import BROADCAST, JobEdge, JobGraph, JobVertex, OperatorInfo
-from penstock.storage.metadata import CheckpointMetadata, OperatorState, OperatorStateHandle, StateFile
+from penstock.storage.metadata import (
+    CHANNEL_MODE,
+    ChannelState,
+    CheckpointMetadata,
+    Direction,
+    OperatorState,
+    OperatorStateHandle,
+    StateFile,
+    parse_channel,
+)
 
 #: The error for jobs in micro-batch execution.
 ONLY_STREAMING: Final = (

@@ -1,6 +1,4 @@
-"""Savepoints on request (H1, H2), unneeded checkpoint files (G6, G11), and where a job continues (G8, G11).
-
-`garbage` finds unneeded files in a job's checkpoint directory. Pure: a listing in, paths out.
+"""Savepoints on request (H1, H2), and where a job continues (G8, G11).
 
 `read_recovery` finds where a new job master continues, from the store of a job that another one ran.
 
@@ -21,8 +19,7 @@ start of a job that did not continue from it.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -33,40 +30,7 @@ from penstock.runtime.graph import JobGraph
 from penstock.runtime.ports import CheckpointStore
 from penstock.runtime.protocol import StopMode
 from penstock.storage.leadership import BEGUN, JobMark, Left, LeftByJobs
-from penstock.storage.metadata import METADATA_NAME, CheckpointMetadata, RevokedError
-
-#: The checkpoint id and the name of a file in a job's directory.
-CHECKPOINT_FILE = re.compile(r"(?:^|/)chk-(\d+)/([^/]+)$")
-
-
-def garbage(
-    listing: Iterable[str],
-    retained: Iterable[CheckpointMetadata],
-    oldest_live_id: int,
-    revoked: Collection[int] = (),
-) -> list[str]:
-    """Return the files to delete, metadata first, so that a half-deleted checkpoint never looks complete.
-
-    The record that a checkpoint was revoked stays, because its metadata may still be written.
-
-    Needed are: all files of checkpoints from `oldest_live_id` on, which may still be pending; the metadata of kept
-    checkpoints; and every state file that a kept checkpoint refers to, whichever checkpoint wrote it.
-    """
-    retained = list(retained)
-    needed = {file.path for metadata in retained for file in metadata.state_files() if file.path is not None}
-    ids = {metadata.checkpoint_id for metadata in retained}
-    metadata_files, state_files = [], []
-    for path in listing:
-        match = CHECKPOINT_FILE.search(path)
-        if match is None or int(match[1]) >= oldest_live_id or path in needed:
-            continue
-        if match[2] == METADATA_NAME:
-            if int(match[1]) not in ids and int(match[1]) not in revoked:
-                metadata_files.append(path)
-        else:
-            state_files.append(path)
-    return sorted(metadata_files) + sorted(state_files)
-
+from penstock.storage.metadata import CHECKPOINT_FILE, METADATA_NAME, CheckpointMetadata, RevokedError
 
 #: Attempts that one job master may use; the next one starts above them.
 ATTEMPTS_PER_MASTER: Final = 1 << 17
@@ -143,14 +107,6 @@ def _load_savepoint(store: CheckpointStore, end: JobMark) -> CheckpointMetadata 
         return None if end.savepoint is None else store.load(end.savepoint)
     except CheckpointError:
         return None  # it belongs to the user, who may have moved it
-
-
-def read_through(store: CheckpointStore, metadata: CheckpointMetadata) -> None:
-    """Read every file of a checkpoint; damage counts only if a second read confirms it. Does IO."""
-    try:
-        store.verify(metadata)
-    except CheckpointError:
-        store.verify(metadata)
 
 
 def must_not_fall_back(job_graph: JobGraph, configuration: Configuration) -> bool:

@@ -1,4 +1,4 @@
-"""Checkpointing options and statistics, event time restored from checkpoints, and records in flight as states.
+"""Checkpointing options and statistics, and event time restored from checkpoints.
 
 `CheckpointSettings` are the checkpointing options, as the coordinator uses them.
 
@@ -15,9 +15,6 @@ produced anything yet. An operator that reads from another one for the first tim
 advanced.
 
 `CheckpointStatistics` are the statistics of a job's checkpoints, and the history of the most recent ones.
-
-`ChannelState` holds the records in flight in a channel, as a state in a checkpoint: the channel, and its stored form
-(G5).
 """
 
 from __future__ import annotations
@@ -25,7 +22,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from penstock.base import options
 from penstock.base.configuration import Configuration
@@ -350,35 +347,3 @@ class CheckpointStatistics:
             history=(record, *self.history)[:HISTORY_MAX],
             outcomes=(outcome, *self.outcomes)[:OUTCOMES_MAX],
         )
-
-
-#: The mode of an operator state with records in flight.
-CHANNEL_MODE: Final = "channel"
-_PREFIX: Final = "_penstock_in_flight"
-
-
-class Direction(enum.Enum):
-    """The end of a channel where its records were captured; the values are used in the stored form."""
-
-    IN = "in"
-    OUT = "out"
-
-
-class ChannelState(NamedTuple):
-    """The records in flight in one channel of a subtask; `peer` is the subtask at the other end."""
-
-    direction: Direction
-    edge: int
-    peer: int
-
-    @property
-    def stored_name(self) -> str:
-        """The name of the state in a checkpoint; `parse_channel` parses it."""
-        return f"{_PREFIX}.{self.direction.value}.{self.edge}.{self.peer}"
-
-
-def parse_channel(stored_name: str) -> ChannelState:
-    """Return the channel of a state in a checkpoint, given the state's name."""
-    prefix, direction, edge, peer = stored_name.split(".")
-    assert prefix == _PREFIX, f"{stored_name!r} names no records in flight"
-    return ChannelState(Direction(direction), int(edge), int(peer))

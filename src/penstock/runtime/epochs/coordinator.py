@@ -27,10 +27,9 @@ from penstock.runtime.batch.exchange import Consumer, Rows, consumers_of_vertex,
 from penstock.runtime.checkpoint.coordinator import enumerator_state
 from penstock.runtime.checkpoint.statistics import Watermarks, not_over, restored_watermarks, watermarks_in_checkpoint
 from penstock.runtime.graph import BACK_FILL, JobGraph
-from penstock.runtime.job.slots import state_of_subtask
 from penstock.runtime.records import MAX_WATERMARK
 from penstock.state.operator_state import COMMITTABLE_MODE
-from penstock.storage.metadata import CheckpointMetadata, OperatorSubtaskState, StateFile
+from penstock.storage.metadata import CheckpointMetadata, OperatorSubtaskState, StateFile, state_of_subtask
 
 #: The indices of a vertex and a subtask.
 Task = tuple[int, int]

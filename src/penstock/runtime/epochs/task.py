@@ -12,14 +12,12 @@ from penstock.runtime.accumulators import pickled
 from penstock.runtime.batch import exchange
 from penstock.runtime.batch.task import OpenCalls, bounded_context
 from penstock.runtime.checkpoint.restore import ONLY_STREAMING
-from penstock.runtime.checkpoint.statistics import ChannelState
 from penstock.runtime.connector import Boundedness
 from penstock.runtime.epochs.coordinator import EpochAnswer, EpochVertex, EpochWork, InputWatermarks, OutputDigest
 from penstock.runtime.operators.base import Output, StreamOperator
+from penstock.runtime.operators.connector import Emitted, SinkOperator, SourceOperator
 from penstock.runtime.operators.function_context import OperatorContext
 from penstock.runtime.operators.record.stateless import TimestampsAndWatermarksOperator
-from penstock.runtime.operators.sink import SinkOperator
-from penstock.runtime.operators.source import Emitted, SourceOperator
 from penstock.runtime.ports import Clock, Coroutines, KeyedBackends, StateStorage
 from penstock.runtime.protocol import ExecutionId
 from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
@@ -27,6 +25,7 @@ from penstock.runtime.task.checkpoints import SnapshotWriter, StateHistories, re
 from penstock.runtime.task.failures import EndedTask
 from penstock.runtime.task.operator_chain import OperatorChain, VertexProgram, load_program
 from penstock.state.keys import key_group_range
+from penstock.storage.metadata import ChannelState
 
 #: Takes the place of an edge in the row of a task's `EpochAnswer`.
 ANSWER: Final = -3

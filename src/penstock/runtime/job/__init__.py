@@ -1,12 +1,13 @@
 """The job master of streaming: slots, scheduling, failover, rescaling.
 
-**Turns.** The master handles one event at a time, in a turn (`events`). A handler decides, and its decisions
-leave as values. *Effects* are for the outside world: send a message to a worker, release one, run work in the
-background, notify the client. The driver carries them out after the turn; the result of background work comes
-back in a turn of its own. *News* is for the master itself: a part of it, such as the checkpoint coordinator,
-has found something that concerns the whole job. The master handles news after the handler has returned, before
-the turn is over. So no handler runs within another one, and no outsider sees a turn half done. A driver that
-dies has carried out the first effects of a turn and not the others; the simulator kills it between any two.
+**Turns.** The master handles one event at a time, in a turn (`penstock.runtime.effects`). A handler decides,
+and its decisions leave as values. *Effects* are for the outside world: send a message to a worker, release one,
+run work in the background, notify the client. The driver carries them out after the turn; the result of
+background work comes back in a turn of its own. *News* is for the master itself: a part of it, such as the
+checkpoint coordinator, has found something that concerns the whole job. The master handles news after the
+handler has returned, before the turn is over. So no handler runs within another one, and no outsider sees a
+turn half done. A driver that dies has carried out the first effects of a turn and not the others; the simulator
+kills it between any two.
 
 **Failures.** The master cancels the tasks of the region that failed, and waits until each has ended, or its
 worker has. So two attempts of a task never run at once. A region is all subtasks that channels connect

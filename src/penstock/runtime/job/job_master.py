@@ -1,6 +1,6 @@
 """The job master: runs one job from start to end, through failures. Events in, commands out.
 
-Theory. The job's life cycle is the table in `states`. The master handles each event in one turn (`turns`). The
+Theory. The job's life cycle is a table (`runtime.graph.JOB_MOVES`). The master handles each event in one turn. The
 decisions of a turn leave as effects, which the driver takes and carries out (`runtime.effects`). A part of the master
 reports anything that concerns the whole job as news, which the master handles at the end of the turn. After a failure
 it cancels the tasks of the failed regions, or all tasks. Their next attempt begins only when each of them has ended (or
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from penstock.base import errors
 from penstock.base.configuration import Configuration
@@ -24,20 +24,21 @@ from penstock.runtime.checkpoint import pending
 from penstock.runtime.checkpoint.coordinator import CheckpointCoordinator
 from penstock.runtime.checkpoint.savepoints import TakeSavepoint
 from penstock.runtime.checkpoint.statistics import CheckpointSettings
-from penstock.runtime.effects import Effect
+from penstock.runtime.effects import Effect, Timers, Turns, turn
 from penstock.runtime.graph import JOB_MOVES, Execution, ExecutionGraph, ExecutionState, JobGraph
-from penstock.runtime.job import events
+from penstock.runtime.job import recovery
 from penstock.runtime.job.failover import JobFailures, Labeller, PartPhase, PartRestart
-from penstock.runtime.job.recovery import JobRecovery, JobSavepoints, SavepointWaiter
-from penstock.runtime.job.rescaling import Departures, RescalePhase, RescaleWaiter, Rescaling
+from penstock.runtime.job.rescaling import Departures, RescaleDue, RescalePhase, RescaleWaiter, Rescaling
 from penstock.runtime.job.slots import Bounds, Patience, SlotPool
 from penstock.runtime.job.slow_workers import SlowWorkers
 from penstock.runtime.job.sources import JobSources, WatermarkHolds
-from penstock.runtime.job.tasks import JobTasks, unacknowledged, worker_name
+from penstock.runtime.job.tasks import JobTasks, unacknowledged, unwritten_side_outputs, worker_name
 from penstock.runtime.job.view import JobHistory, JobView, RescaleEnd, job_view, subtask_views
 from penstock.runtime.ports import CheckpointStore, Clock
 from penstock.storage.leadership import DeposedError
 from penstock.storage.metadata import CheckpointMetadata
+
+JobNews: TypeAlias = pending.CheckpointNews | recovery.RecoveryNews | RescaleDue
 
 _S = JobStatus
 _BLOCKED = (
@@ -64,53 +65,57 @@ class JobMaster:
     ) -> None:
         self.job_id = job_id
         self.status = _S.CREATED
+        #: whether the job has ended and its workers have been released
+        self.is_done = False
         self.failure: errors.PenstockError | None = None
         #: whether an earlier job master, or an earlier job of this name, had already brought it to its end
         self.had_ended = False
         self._configuration = configuration
         self._clock = clock
-        self.turns = events.Turns[events.JobNews](self._handle_event)
-        self._effects = self.turns.effects
+        self.turns = Turns[JobNews](self._handle_event)
+        effects = self._effects = self.turns.effects
         self.history = JobHistory()
         self.history.moved(self.status, clock.now_ms())
         self._graph = ExecutionGraph(job_graph, clock)
         self._recovers = recover
-        self._timers = events.Timers(clock)
+        self._timers = Timers(clock)
         self._slot_pool = SlotPool(
             clock,
-            self._effects,
+            effects,
             Patience.of(configuration),
             configuration.read(HEARTBEAT_TIMEOUT_MS) if watches_heartbeats else None,
             slots_max,
         )
-        self._rescaling = Rescaling(self, self._graph, configuration, self._slot_pool, self._timers, clock)
+        self._rescaling = Rescaling(
+            self, self._graph, configuration, self._slot_pool, self._timers, clock, effects, self.turns.tell
+        )
         self._failures = JobFailures(
-            self._graph, job_id, configuration, self._slot_pool, self.history, labellers, self._effects, clock
+            self._graph, job_id, configuration, self._slot_pool, self.history, labellers, effects, clock
         )
         self._part = PartRestart(self._graph)
         # With the adaptive scheduler a part that lacks a slot would wait, although the others could make room for it.
         self._restarts_regions = configuration.read(FAILOVER_STRATEGY) == "region" and not self._rescaling.is_adaptive
         self._is_given_up = False
-        self._tasks = JobTasks(self._graph, job_id, configuration, self._slot_pool, self._effects, clock)
-        self.departures = Departures(self._graph, self._slot_pool, self._tasks, self.history, self._effects, clock)
-        self._sources = JobSources(self._graph, job_id, self._effects, self._timers.call_later, self.turns.tell)
+        self._tasks = JobTasks(self._graph, job_id, configuration, self._slot_pool, effects, clock)
+        self.departures = Departures(self._graph, self._slot_pool, self._tasks, self.history, effects, clock)
+        self._sources = JobSources(self._graph, job_id, effects, self._timers.call_later, self.turns.tell)
         self.checkpoints = CheckpointCoordinator(
             CheckpointSettings.of(configuration),
             self._graph,
             job_id,
             list(self._sources.coordinators.values()),
             clock,
-            self._effects,
+            effects,
             store,
             self.turns.tell,
             partial(unacknowledged, self._graph, self._slot_pool),
         )
         self._slow_workers = SlowWorkers(
-            self._graph, configuration, self._slot_pool, self._tasks, self.checkpoints, clock, self._effects
+            self._graph, configuration, self._slot_pool, self._tasks, self.checkpoints, clock, effects
         )
-        self._watermark_holds = WatermarkHolds(self._graph, clock, self._effects, self._tasks.get_figures)
-        self._savepoints = JobSavepoints(self, self._effects)
-        self._recovery = JobRecovery(self, self._graph, configuration, store, clock)
+        self._watermark_holds = WatermarkHolds(self._graph, clock, effects, self._tasks.get_figures)
+        self._savepoints = recovery.JobSavepoints(self, effects)
+        self._recovery = recovery.JobRecovery(self, self._graph, configuration, store, effects, self.turns.tell)
 
     @property
     def job_graph(self) -> JobGraph:
@@ -143,10 +148,10 @@ class JobMaster:
         """Return the effects of all turns since the last call, to be carried out in this order."""
         return self._effects.take()
 
-    @events.turn
+    @turn
     def start(self) -> None:
         """Log the job's guarantees, and request its workers once it is known where the job begins."""
-        for line in events.guarantees(self.job_graph, self.checkpoints.settings):
+        for line in recovery.guarantees(self.job_graph, self.checkpoints.settings):
             self._effects.log(line)
         self._effects.tell_status(self.status.name, None)
         if self._recovers:
@@ -154,58 +159,60 @@ class JobMaster:
         else:
             self._recovery.begin()
 
-    @property
-    def is_done(self) -> bool:
-        """Whether the job has ended and its workers have been released."""
-        return self.status.is_terminal_state()
-
     def next_deadline(self) -> int | None:
         """Return when (ms) `on_time` is due."""
-        times = [self._slot_pool.next_deadline(), self._tasks.next_deadline(), self.checkpoints.next_deadline()]
-        times += [self._recovery.next_deadline(), self._timers.next_deadline()]
+        pool = self._slot_pool
+        times = [self.checkpoints.next_deadline(), self._timers.next_deadline()]
+        if pool.wait is not None or pool.heartbeat_timeout_ms is not None:
+            times.append(pool.next_deadline())
+        if self._tasks.cancellation is not None:
+            times.append(self._tasks.cancellation.next_deadline())
         known = [t for t in times if t is not None]
         return min(known) if known else None
 
-    @events.turn
+    @turn
     def on_time(self) -> None:
         """Do everything that is due."""
         now = self._clock.steady_ms()
         if self.is_done:
             return
-        for worker_id in self._slot_pool.silent(now):
-            self._effects.release(worker_id)
-            silence = f"it was silent for {self._slot_pool.heartbeat_timeout_ms} ms (heartbeat.timeout)"
-            self._on_worker_lost(worker_id, silence, self._slot_pool.blocked(worker_id))
-        self._deploy_when_ready()
-        if self._slot_pool.is_timed_out(now):
-            self._on_slots_timeout()
-        elif (word := self._slot_pool.word(now)) is not None:
-            self._effects.log(word)
-        for worker_id, reason in self._tasks.take_stuck_workers(now):
-            self._effects.release(worker_id)
-            self._on_worker_lost(worker_id, reason)
+        pool = self._slot_pool
+        if pool.heartbeat_timeout_ms is not None:
+            for worker_id in pool.silent(now):
+                self._effects.release(worker_id)
+                silence = f"it was silent for {pool.heartbeat_timeout_ms} ms (heartbeat.timeout)"
+                self._on_worker_lost(worker_id, silence, pool.blocked(worker_id))
+        if pool.wait is not None:
+            self._deploy_when_ready()
+            if pool.is_timed_out(now):
+                self._on_slots_timeout()
+            elif (word := pool.word(now)) is not None:
+                self._effects.log(word)
+        if self._tasks.cancellation is not None:
+            for worker_id, reason in self._tasks.take_stuck_workers(self._tasks.cancellation, now):
+                self._effects.release(worker_id)
+                self._on_worker_lost(worker_id, reason)
         while (call := self._timers.pop(now)) is not None and not self.is_done:
             call()
         if not self.is_done:
-            self._recovery.on_time(now)
             self.checkpoints.on_time(now)
 
-    @events.turn
+    @turn
     def cancel(self) -> None:
         """Cancel the job; it is done when all its tasks have ended. A second call ends tasks by force that do not."""
         self._cancel()
 
-    @events.turn
+    @turn
     def suspend(self, error: DeposedError) -> None:
         """End at once, and leave everything to another job master, because the driver has lost leadership."""
         self._suspend(error)
 
-    @events.turn
-    def take_savepoint(self, command: TakeSavepoint, waiter: SavepointWaiter) -> None:
+    @turn
+    def take_savepoint(self, command: TakeSavepoint, waiter: recovery.SavepointWaiter) -> None:
         """Take a savepoint, and end the job with it if the command says so; `waiter` is called once."""
         self._savepoints.take(command, waiter, self._clock.steady_ms())
 
-    @events.turn
+    @turn
     def rescale(self, parallelism: Mapping[str, int], waiter: RescaleWaiter) -> None:
         """Change the parallelism of operators, see `Rescaling.ask`; `waiter` is called once."""
         if self.is_done or self.status in (_S.CANCELLING, _S.FAILING) or self.checkpoints.ends_job:
@@ -213,7 +220,7 @@ class JobMaster:
             return
         self._rescaling.ask(parallelism, waiter)
 
-    @events.turn
+    @turn
     def trigger_checkpoint(self, is_full: bool = False) -> int | None:
         """Trigger a checkpoint by hand; return its id, or None if the job cannot take one, or another one, just now."""
         return self.checkpoints.trigger_now(is_full)
@@ -232,7 +239,7 @@ class JobMaster:
         self._tasks.cancel()
         self._after_tasks_ended()
 
-    @events.turn
+    @turn
     def sweep(self) -> None:
         """Delete unneeded files of the job's checkpoints; the driver calls this after all workers have ended."""
         try:
@@ -269,33 +276,34 @@ class JobMaster:
         """Return the users' accumulators, by name, as last reported in the current or the last attempt."""
         return self._tasks.accumulators()
 
-    def _handle_event(self, news: events.JobNews) -> None:
+    def _handle_event(self, news: JobNews) -> None:
         """Handle news from a part of the master, in the same turn."""
         match news:
-            case events.AttemptFailed(failure) | pending.CheckpointsFailed(failure):
+            case recovery.AttemptFailed(failure) | pending.CheckpointsFailed(failure):
                 self._fail(failure)
-            case events.AttemptReady(restored):
+            case recovery.AttemptReady(restored):
                 self._deploy(restored)
-            case events.BeginKnown():
+            case recovery.BeginKnown():
                 self._acquire_slots()
             case pending.CheckpointCompleted():
-                self._rescaling.on_checkpoint_completed()
+                if self._rescaling.phase is RescalePhase.CHECKPOINTING:
+                    self._rescaling.on_checkpoint_completed()
             case pending.CheckpointsSettled():
                 self._on_checkpoints_settled()
-            case events.RescaleDue():
+            case RescaleDue():
                 self._end_tasks_to_rescale()
-            case events.JobGivenUp(error):
+            case recovery.JobGivenUp(error):
                 self._give_up(error)
             case pending.JobDeposed(error):
                 self._suspend(error)
-            case events.JobHadEnded(status):
+            case recovery.JobHadEnded(status):
                 self._end_as_before(status)
             case pending.SavepointSettled(request, path):
                 self._savepoints.on_settled(news)
                 if path is not None and request.command.cancels:
                     self._cancel()
 
-    @events.turn
+    @turn
     def on_message(self, message: protocol.ToMaster) -> None:
         """Handle an event from a worker, or from the driver about a worker."""
         if self.is_done:
@@ -349,7 +357,7 @@ class JobMaster:
 
     def _on_request_failed(self, reason: str) -> None:
         self._slot_pool.on_request_answered()
-        if not self._slot_pool.is_waiting:
+        if self._slot_pool.wait is None:
             self._rescaling.on_request_failed(reason)
         elif len(self._slot_pool) < self._slot_pool.sufficient:
             self._give_up(errors.JobExecutionError(self.job_graph.name, f"a worker could not be started: {reason}"))
@@ -402,7 +410,7 @@ class JobMaster:
     # --- deployment ------------------------------------------------------------------------------------------------
 
     def _on_checkpoints_settled(self) -> None:
-        if self._is_placing and not self._slot_pool.is_waiting:
+        if self._is_placing and self._slot_pool.wait is None:
             self._recovery.prepare_attempt()
 
     @property
@@ -491,7 +499,7 @@ class JobMaster:
             return
         self.departures.on_lost(worker_id)
         if registration is None:
-            if self._slot_pool.is_waiting:
+            if self._slot_pool.wait is not None:
                 self._acquire_slots()
             elif self.departures.is_move_due:
                 self._slot_pool.request()
@@ -504,7 +512,7 @@ class JobMaster:
             self._fail(failure, lost=lost, worker=registration)
         elif lost:
             self._fail(protocol.Failure(where), lost=lost, worker=registration)
-        elif self._slot_pool.is_waiting:
+        elif self._slot_pool.wait is not None:
             self._effects.log(where)
             self._acquire_slots()
         elif self._rescaling.wants_workers:
@@ -524,7 +532,7 @@ class JobMaster:
         if not self._tasks.at_stake(message.worker_id):
             self._effects.release(message.worker_id)
             self._on_worker_lost(message.worker_id, message.reason)
-        elif self._slot_pool.is_waiting:
+        elif self._slot_pool.wait is not None:
             self._acquire_slots()
         elif self.status is _S.RUNNING:
             self._slot_pool.request()
@@ -669,7 +677,7 @@ class JobMaster:
         if status is _S.FINISHED:
             self.failure = None
             if not self.history.restarts:
-                for line in events.unwritten_side_outputs(self.job_graph, self._tasks.metrics.values()):
+                for line in unwritten_side_outputs(self.job_graph, self._tasks.metrics.values()):
                     self._effects.log(line)
         settings = self.checkpoints.settings
         if not {_S.FAILED: settings.retain_on_failure, _S.CANCELED: settings.retain_on_cancel}.get(status, False):
@@ -686,6 +694,6 @@ class JobMaster:
     def _move(self, status: JobStatus, reason: str | None) -> None:
         if status not in JOB_MOVES[self.status]:
             raise AssertionError(f"job {self.job_id}: {self.status.name} cannot become {status.name}")
-        self.status = status
+        self.status, self.is_done = status, status.is_terminal_state()
         self.history.moved(status, self._clock.now_ms())
         self._effects.tell_status(status.name, reason)

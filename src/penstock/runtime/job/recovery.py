@@ -3,32 +3,71 @@
 `JobRecovery`: a job and each of its attempts begin at the newest checkpoint, at a savepoint, or from the beginning.
 
 `JobSavepoints` takes savepoints that a user requests of a running job, alone or to end the job.
+
+`guarantees` says plainly, when a job starts, what a failure can cost it (J).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 from penstock.base.configuration import Configuration
-from penstock.base.errors import CheckpointError, JobExecutionError
+from penstock.base.errors import CheckpointError, JobExecutionError, PenstockError
 from penstock.base.job import JobStatus
-from penstock.base.options import CHECKPOINTING_DIR, CHECKPOINTING_TIMEOUT_MS, RECOVERY_FROM_LATEST, RECOVERY_PATH
+from penstock.base.options import CHECKPOINTING_DIR, RECOVERY_FROM_LATEST, RECOVERY_PATH
 from penstock.runtime.checkpoint import savepoints
 from penstock.runtime.checkpoint.coordinator import CheckpointCoordinator
-from penstock.runtime.checkpoint.pending import SavepointSettled, StoreCalls
+from penstock.runtime.checkpoint.pending import SavepointSettled
 from penstock.runtime.checkpoint.restore import check_fit, check_in_flight, to_initial_metadata
+from penstock.runtime.checkpoint.statistics import CheckpointSettings
 from penstock.runtime.effects import Effects
 from penstock.runtime.failure import is_outside
 from penstock.runtime.graph import ExecutionGraph, JobGraph
-from penstock.runtime.job.events import AttemptFailed, AttemptReady, BeginKnown, JobGivenUp, JobHadEnded, JobNews, Turns
-from penstock.runtime.ports import CheckpointStore, Clock
+from penstock.runtime.ports import CheckpointStore
 from penstock.runtime.protocol import Failure
 from penstock.storage.leadership import LeftByJobs
 from penstock.storage.metadata import CheckpointMetadata
 
 #: Completes the log line of a job that waits to continue from the state that earlier jobs have left.
 TAKEN_OVER: Final = "has said what jobs of this name have left"
+
+
+@dataclass(frozen=True, slots=True)
+class BeginKnown:
+    """The starting point of the job is known, so its workers are needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptReady:
+    """The attempt begins from that checkpoint, which is intact, or from the beginning."""
+
+    restored: CheckpointMetadata | None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptFailed:
+    """The attempt fails, or cannot begin now; another one may succeed."""
+
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class JobGivenUp:
+    """The job fails, because no further attempt can succeed."""
+
+    error: PenstockError
+
+
+@dataclass(frozen=True, slots=True)
+class JobHadEnded:
+    """An earlier job master, or an earlier job of the same name, has already ended the job."""
+
+    status: JobStatus
+
+
+RecoveryNews: TypeAlias = BeginKnown | AttemptReady | AttemptFailed | JobGivenUp | JobHadEnded
 
 
 class RecoveringMaster(Protocol):
@@ -55,9 +94,6 @@ class RecoveringMaster(Protocol):
         """Whether only a part of the job is to restart."""
         ...
 
-    @property
-    def turns(self) -> Turns[JobNews]: ...
-
 
 class JobRecovery:
     """Reads and checks, in the background, the checkpoint that a job begins from, and reports it to the master."""
@@ -68,15 +104,16 @@ class JobRecovery:
         graph: ExecutionGraph,
         configuration: Configuration,
         store: CheckpointStore,
-        clock: Clock,
+        effects: Effects,
+        tell: Callable[[RecoveryNews], None],
     ) -> None:
         self._master = master
         self._graph = graph
         self._configuration = configuration
         self._store = store
-        self._effects = master.turns.effects
-        self._tell = master.turns.tell
-        self._calls = StoreCalls(self._effects, self._tell, clock, configuration.read(CHECKPOINTING_TIMEOUT_MS))
+        self._effects = effects
+        self._tell = tell
+        self._calls = master.checkpoints.calls
         self._savepoint_path = configuration.read(RECOVERY_PATH)
         #: whether the state that earlier jobs of this name have left no longer counts
         self._begins_anew = False
@@ -84,14 +121,6 @@ class JobRecovery:
         self._older: list[CheckpointMetadata] = []
         #: whether falling back from a damaged checkpoint would commit output again, which the options do not allow
         self._must_not_fall_back = savepoints.must_not_fall_back(master.job_graph, configuration)
-
-    def next_deadline(self) -> int | None:
-        """Return when (ms) `on_time` is due."""
-        return self._calls.next_deadline()
-
-    def on_time(self, now_ms: int) -> None:
-        """Abandon reads that the store does not answer."""
-        self._calls.on_time(now_ms)
 
     def recover(self) -> None:
         """Continue from the newest checkpoint of an earlier job master of this job, if it took any."""
@@ -257,7 +286,7 @@ class JobRecovery:
             self._on_damage(error)
 
         # A deposed job master begins no attempt, not even from the beginning.
-        work = store.check_leads if metadata is None else lambda: savepoints.read_through(store, metadata)
+        work = store.check_leads if metadata is None else lambda: read_through(store, metadata)
         self._calls.give_up_late("has read the checkpoint", work, verified)
 
     def _on_damage(self, error: CheckpointError) -> None:
@@ -298,6 +327,14 @@ class JobRecovery:
         if latest is self._master.checkpoints.initial:
             return f"{self._savepoint_path}"
         return f"savepoint {latest.external_path}" if latest.is_savepoint else f"checkpoint {latest.checkpoint_id}"
+
+
+def read_through(store: CheckpointStore, metadata: CheckpointMetadata) -> None:
+    """Read every file of a checkpoint; damage counts only if a second read confirms it. Does IO."""
+    try:
+        store.verify(metadata)
+    except CheckpointError:
+        store.verify(metadata)
 
 
 #: Called once, with the path of a savepoint or with an error.
@@ -360,3 +397,42 @@ class JobSavepoints:
         else:
             reason = f"{path} is complete, but the job ended {status.name} before everything in it was committed"
             self._effects.answer(waiter, None, reason)
+
+
+def guarantees(job_graph: JobGraph, settings: CheckpointSettings) -> list[str]:
+    """Return the lines to show to the user."""
+    lines = []
+    if settings.interval_ms is None:
+        lines.append("checkpointing is off: after a failure the job can only start over from the beginning")
+        lines += _never_committing(job_graph)
+    else:
+        promise = (
+            "state is exactly once, and so is two-phase output"
+            if settings.exactly_once
+            else "state is at least once: after a failure records may count twice"
+        )
+        lines.append(f"checkpoints every {settings.interval_ms} ms; {promise}")
+        nameless = [o.name for v in job_graph.vertices for o in v.operators if o.is_stateful and o.has_placed_id]
+        if nameless:
+            lines.append(
+                f"operators with state but without a uid: {', '.join(nameless)}: a changed program finds their state "
+                "in a savepoint only by a uid; set one with .uid(...)"
+            )
+    for vertex in job_graph.vertices:
+        for operator_id, source in vertex.sources.items():
+            if not source.replayable:
+                name = next(o.name for o in vertex.operators if o.operator_id == operator_id)
+                lines.append(f"source {name!r} cannot be replayed: a failure loses the records in flight")
+    return lines
+
+
+def _never_committing(job_graph: JobGraph) -> list[str]:
+    """Return a line for each sink that never commits: without checkpoints, it would commit at the end of input."""
+    endless = job_graph.vertices_without_end()
+    operators = [o for vertex in job_graph.vertices if vertex.index in endless for o in vertex.operators]
+    return [
+        f"sink {operator.name!r} never commits while the job runs, so its output never becomes visible: its input is "
+        "unbounded, and it commits on checkpoints. Turn them on with env.enable_checkpointing(interval)"
+        for operator in operators
+        if operator.commits
+    ]

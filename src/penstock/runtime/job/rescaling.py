@@ -31,10 +31,9 @@ from penstock.base import options
 from penstock.base.configuration import Configuration
 from penstock.base.errors import WrongValueError
 from penstock.runtime.checkpoint.coordinator import CheckpointCoordinator
-from penstock.runtime.effects import Effects
+from penstock.runtime.effects import Effects, Timers
 from penstock.runtime.graph import ExecutionGraph, JobGraph
 from penstock.runtime.job import view
-from penstock.runtime.job.events import JobNews, RescaleDue, Timers, Turns
 from penstock.runtime.job.slots import ResourceRequirements, SlotPool, compute_requirements, is_adaptive, is_reactive
 from penstock.runtime.job.tasks import JobTasks, task_names, worker_name
 from penstock.runtime.ports import Clock
@@ -129,6 +128,11 @@ class RescalePhase(enum.Enum):
     CANCELLING = "CANCELLING"
 
 
+@dataclass(frozen=True, slots=True)
+class RescaleDue:
+    """All tasks must restart from the last checkpoint, at another parallelism or on other workers."""
+
+
 class RunningMaster(Protocol):
     """The job master, as rescaling sees it."""
 
@@ -145,9 +149,6 @@ class RunningMaster(Protocol):
 
     @property
     def departures(self) -> Departures: ...
-
-    @property
-    def turns(self) -> Turns[JobNews]: ...
 
 
 @dataclass(frozen=True)
@@ -169,13 +170,16 @@ class Rescaling:
         slot_pool: SlotPool,
         timers: Timers,
         clock: Clock,
+        effects: Effects,
+        tell: Callable[[RescaleDue], None],
     ) -> None:
         self._master = master
         self._graph = graph
         self._slot_pool = slot_pool
         self._timers = timers
         self._clock = clock
-        self._effects = master.turns.effects
+        self._effects = effects
+        self._tell = tell
         self.is_adaptive = is_adaptive(configuration)
         stabilization_ms = configuration.read(options.EXECUTING_STABILIZATION_MS)
         if stabilization_ms is None:
@@ -388,8 +392,8 @@ class Rescaling:
         self._timers.call_later(RETRY_MS, lambda: self._try_checkpoint(begun))
 
     def on_checkpoint_completed(self) -> None:
-        """Handle a completed checkpoint."""
-        if self.phase is RescalePhase.CHECKPOINTING and self._master.is_steady:
+        """Handle the completed checkpoint that rescaling has waited for."""
+        if self._master.is_steady:
             self._go()
 
     def _go(self) -> None:
@@ -397,7 +401,7 @@ class Rescaling:
             self.phase = None
             return
         self.phase = RescalePhase.CANCELLING
-        self._master.turns.tell(RescaleDue())
+        self._tell(RescaleDue())
 
     def interrupt(self) -> None:
         """Stop rescaling, because tasks restart for another reason, or the job ends."""

@@ -27,13 +27,11 @@ from penstock.base.configuration import Configuration
 from penstock.base.errors import WrongValueError
 from penstock.runtime import protocol
 from penstock.runtime.checkpoint.restore import edges_with_new_producers, is_rescaled, taken_over
-from penstock.runtime.checkpoint.statistics import CHANNEL_MODE, parse_channel, restored_watermarks
+from penstock.runtime.checkpoint.statistics import restored_watermarks
 from penstock.runtime.effects import Effects
 from penstock.runtime.graph import FORWARD, ExecutionGraph, ExecutionVertex, JobGraph, JobVertex, Slot, Subtask
 from penstock.runtime.ports import Clock
-from penstock.state.keys import key_group_range
-from penstock.state.operator_state import BROADCAST_MODE, SPLIT_MODE, UNION_MODE
-from penstock.storage import metadata
+from penstock.storage.metadata import CheckpointMetadata, OperatorState, state_of_subtask
 
 
 def assign_slots(
@@ -52,7 +50,7 @@ def deployments(
     slots: Sequence[str],
     addresses: Mapping[str, str],
     settings: protocol.TaskSettings,
-    restored: metadata.CheckpointMetadata | None,
+    restored: CheckpointMetadata | None,
     commits_only: bool = False,
     awaits_start: bool = False,
     forerunners: tuple[str, ...] = (),
@@ -108,8 +106,8 @@ def _deployment(
     slots: Sequence[str],
     addresses: Mapping[str, str],
     settings: protocol.TaskSettings,
-    restored: metadata.CheckpointMetadata | None,
-    states: Mapping[str, metadata.OperatorState],
+    restored: CheckpointMetadata | None,
+    states: Mapping[str, OperatorState],
     rescaled: Collection[int],
     awaited: Collection[int],
     forced_aligned: Collection[int],
@@ -158,74 +156,6 @@ def _deployment(
         sends_channel_state=tuple(e.index for e in job.get_outputs(vertex.index) if e.index in awaited),
         builds_on_restored=restored is not None and restored.job_id == job_id and not restored.is_savepoint,
     )
-
-
-def state_of_subtask(
-    operator: metadata.OperatorState,
-    subtask: int,
-    parallelism: int,
-    max_parallelism: int,
-    rescaled_edges: Collection[int] = (),
-) -> metadata.OperatorSubtaskState:
-    """Return one subtask's share of an operator's state (D4).
-
-    Keyed state: every handle whose key groups overlap the subtask's. Lists: at the same parallelism, each subtask gets
-    its own. At another parallelism the items of split lists are distributed one by one, and committables by the subtask
-    that wrote them. Union lists: all handles. Broadcast maps: the map of one subtask. In-flight records go to the same
-    subtask, except on rescaled edges, where they are partitioned again. Finished subtasks left their last state, which
-    is distributed like any other (G10).
-    """
-    first, last = key_group_range(subtask, max_parallelism, parallelism)
-    keyed: dict[str, tuple[metadata.KeyedStateHandle, ...]] = {}
-    lists: dict[str, tuple[metadata.OperatorStateHandle, ...]] = {}
-    native: tuple[metadata.NativeStateHandle, ...] = ()
-    dealt: dict[str, int] = {}
-    for old_subtask, state in sorted(operator.subtasks.items()):
-        for name, keyed_handles in state.keyed.items():
-            mine = tuple(h for h in keyed_handles if h.first_key_group <= last and h.last_key_group >= first)
-            if mine:
-                keyed[name] = keyed.get(name, ()) + mine
-        native += tuple(h for h in state.native if h.first_key_group <= last and h.last_key_group >= first)
-        for name, handles in state.operator.items():
-            for handle in handles:
-                share: metadata.OperatorStateHandle | None = handle
-                if handle.mode == SPLIT_MODE and parallelism != operator.parallelism:
-                    before = dealt.get(name, 0)
-                    dealt[name] = before + handle.items
-                    share = _share(handle, (subtask - before) % parallelism, parallelism)
-                elif handle.mode == BROADCAST_MODE:
-                    share = handle if old_subtask == _broadcaster(operator, name, subtask, parallelism) else None
-                elif handle.mode == CHANNEL_MODE:
-                    stays = old_subtask == subtask and parse_channel(name)[1] not in rescaled_edges
-                    share = handle if stays else None
-                elif handle.mode != UNION_MODE:
-                    share = handle if old_subtask % parallelism == subtask else None
-                if share is not None:
-                    lists[name] = (*lists.get(name, ()), share)
-    return metadata.OperatorSubtaskState(keyed, lists, native)
-
-
-def _share(handle: metadata.OperatorStateHandle, first: int, step: int) -> metadata.OperatorStateHandle | None:
-    """Return every `step`th item of a list, from `first` on; None if the list is too short."""
-    return msgspec.structs.replace(handle, first=first, step=step) if first < handle.items else None
-
-
-def _broadcaster(operator: metadata.OperatorState, name: str, subtask: int, parallelism: int) -> int:
-    """Return the old subtask whose broadcast state a new one takes: its own, else an unfinished one's, else any.
-
-    The states are equal, with two exceptions. A finished subtask may hold nothing at all. And if records were in flight
-    to some subtasks, each of those needs its own state: this occurs in unaligned checkpoints of versions where barriers
-    overtook broadcast records.
-    """
-    counts = {
-        i: sum(handle.items for handle in state.operator[name])
-        for i, state in sorted(operator.subtasks.items())
-        if state.operator.get(name)
-    }
-    is_own = parallelism == operator.parallelism and subtask in counts
-    if is_own and (counts[subtask] or subtask not in operator.finished):
-        return subtask
-    return min(counts, key=lambda i: (i in operator.finished, i))
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,6 +334,23 @@ class _Worker:
 
 
 @dataclass
+class SlotWait:
+    """The wait of a job for its slots.
+
+    Attributes:
+        begun_ms: when it began.
+        word_ms: when the log next says that the job waits.
+        is_settled: whether the job takes the present slots as soon as they suffice.
+        deadline_ms: until when the job waits; None for no limit.
+    """
+
+    begun_ms: int
+    word_ms: int
+    is_settled: bool
+    deadline_ms: int | None = None
+
+
+@dataclass
 class SlotPool:
     """The slots of a job that can run with `sufficient` of them, and wants up to `desired`.
 
@@ -424,15 +371,10 @@ class SlotPool:
     slots_max: int | None = None
     sufficient: int = 0
     desired: int = 0
-    _is_waiting: bool = field(init=False, default=False)
-    #: whether the job takes the present slots as soon as they suffice
-    _is_settled: bool = field(init=False, default=False)
+    #: None while the job does not wait for slots
+    wait: SlotWait | None = field(init=False, default=None)
     #: since when (ms) there have been enough slots
     _sufficient_ms: int | None = field(init=False, default=None)
-    #: until when (ms) the job waits for slots; None for no limit
-    _deadline_ms: int | None = field(init=False, default=None)
-    _begun_ms: int = field(init=False, default=0)
-    _word_ms: int = field(init=False, default=0)
     _workers: dict[str, _Worker] = field(init=False, default_factory=dict)
     _lost: set[str] = field(init=False, default_factory=set)
     _requested: int = field(init=False, default=0)
@@ -464,11 +406,6 @@ class SlotPool:
         return [worker_id for worker_id, worker in self._workers.items() if worker.is_leaving]
 
     @property
-    def is_waiting(self) -> bool:
-        """Whether the job waits for slots."""
-        return self._is_waiting
-
-    @property
     def is_complete(self) -> bool:
         """Whether there are as many workers as the job wants, or as are possible."""
         return len(self) >= self._possible
@@ -479,9 +416,11 @@ class SlotPool:
 
     def is_ready(self, now_ms: int) -> bool:
         """Return whether a waiting job can begin: with all slots, or with enough after waiting for more."""
-        if not self._is_waiting or self._sufficient_ms is None:
+        if self.wait is None or self._sufficient_ms is None:
             return False
-        return self.is_complete or self._is_settled or now_ms >= self._sufficient_ms + self.patience.stabilization_ms
+        return (
+            self.is_complete or self.wait.is_settled or now_ms >= self._sufficient_ms + self.patience.stabilization_ms
+        )
 
     @property
     def registrations(self) -> list[protocol.RegisterWorker]:
@@ -498,11 +437,10 @@ class SlotPool:
         `is_settled`: the slots were already checked, and the job begins with the present ones.
         """
         now_ms = self.clock.steady_ms()
-        if not self._is_waiting:
-            self._begun_ms, self._word_ms = now_ms, now_ms + PATIENCE_MS
-            self._sufficient_ms, self._is_settled = None, is_settled
-        self._is_waiting = True
-        self._deadline_ms = None if self.patience.request_ms is None else now_ms + self.patience.request_ms
+        if self.wait is None:
+            self.wait = SlotWait(now_ms, now_ms + PATIENCE_MS, is_settled)
+            self._sufficient_ms = None
+        self.wait.deadline_ms = None if self.patience.request_ms is None else now_ms + self.patience.request_ms
         self._note_sufficiency()
         self.request()
 
@@ -532,7 +470,7 @@ class SlotPool:
 
     def stop_waiting(self) -> None:
         """Stop waiting, because the slots are there or no longer needed."""
-        self._is_waiting, self._deadline_ms = False, None
+        self.wait = None
 
     def register(self, registration: protocol.RegisterWorker) -> None:
         """Add a worker, unless it has died since and its loss was reported first."""
@@ -637,31 +575,35 @@ class SlotPool:
 
     def next_deadline(self) -> int | None:
         """Return when (ms) a heartbeat timeout, a limit of the wait for slots, or a log line about it is due."""
-        times = [self._word_ms] if self._is_waiting else []
-        if self._deadline_ms is not None:
-            times.append(self._deadline_ms)
-        if self._is_waiting and self._sufficient_ms is not None:
-            times.append(self._sufficient_ms + self.patience.stabilization_ms)
+        times = []
+        if self.wait is not None:
+            times.append(self.wait.word_ms)
+            if self.wait.deadline_ms is not None:
+                times.append(self.wait.deadline_ms)
+            if self._sufficient_ms is not None:
+                times.append(self._sufficient_ms + self.patience.stabilization_ms)
         if self._workers and self.heartbeat_timeout_ms is not None:
             times.append(min(worker.heard_ms for worker in self._workers.values()) + self.heartbeat_timeout_ms)
         return min(times, default=None)
 
     def is_timed_out(self, now_ms: int) -> bool:
         """Return whether the job has waited too long for slots."""
-        return self._deadline_ms is not None and now_ms >= self._deadline_ms
+        wait = self.wait
+        return wait is not None and wait.deadline_ms is not None and now_ms >= wait.deadline_ms
 
     def word(self, now_ms: int) -> str | None:
         """Return the log line for a job that waits for slots; None if no line is due."""
-        if not self._is_waiting or now_ms < self._word_ms:
+        wait = self.wait
+        if wait is None or now_ms < wait.word_ms:
             return None
-        self._word_ms = now_ms + WORD_INTERVAL_MS
-        text = f"waiting for slots for {(now_ms - self._begun_ms) // 1000} s: wanted {self.desired}, got {len(self)}"
+        wait.word_ms = now_ms + WORD_INTERVAL_MS
+        text = f"waiting for slots for {(now_ms - wait.begun_ms) // 1000} s: wanted {self.desired}, got {len(self)}"
         if self._sufficient_ms is not None:
             wait_ms = self._sufficient_ms + self.patience.stabilization_ms - now_ms
             return f"{text}; the job begins with them in {wait_ms // 1000} s"
-        if self._deadline_ms is None:
+        if wait.deadline_ms is None:
             return text if self.sufficient == self.desired else f"{text}, needed {self.sufficient}"
-        return f"{text}; the job fails in {(self._deadline_ms - now_ms) // 1000} s ({self.patience.request_option})"
+        return f"{text}; the job fails in {(wait.deadline_ms - now_ms) // 1000} s ({self.patience.request_option})"
 
     def silent(self, now_ms: int) -> Collection[str]:
         """Return the workers that have been silent for too long."""

@@ -13,9 +13,10 @@ subtask that has not reported counts as being at the very beginning, so no subta
 idle or finished subtask reports the end of time.
 
 `WatermarkHolds` logs the input that holds an operator's watermark back, with the source that the input comes from. A
-task reports its hold: its inputs that stand still while others are ahead (`runtime.task.watermarks`). Most holds are
-short. The log names a hold once the inputs ahead have moved for 60 s while the watermark stood still. So a job whose
-inputs all pause, at night for example, logs nothing, and neither does a job that waits for a source without watermarks.
+task reports its hold: its inputs that stand still while others are ahead (`runtime.task.channels.input_gate`). Most
+holds are short. The log names a hold once the inputs ahead have moved for 60 s while the watermark stood still. So a
+job whose inputs all pause, at night for example, logs nothing, and neither does a job that waits for a source without
+watermarks.
 
 A hold spreads downstream: the consumers of a held operator wait as well. So only the operator where the hold begins
 gets a log line, and an operator with several inputs names the source that its slow input comes from.
@@ -36,7 +37,7 @@ from penstock.runtime.connector import Source, SplitEnumerator, late_split
 from penstock.runtime.effects import Effects
 from penstock.runtime.failure import with_prospects
 from penstock.runtime.graph import ExecutionGraph, JobEdge, JobGraph, JobVertex, Subtask
-from penstock.runtime.job.events import AttemptFailed
+from penstock.runtime.job.recovery import AttemptFailed
 from penstock.runtime.ports import Clock
 from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP
 from penstock.storage.metadata import CheckpointMetadata

@@ -6,6 +6,10 @@
 `stuck_workers` and `stuck_tasks` name cancelled tasks that have not ended, with their workers and the user functions
 that have not returned.
 
+`unwritten_side_outputs` reports side outputs that are read but never written, most likely due to a misspelt tag, when a
+job has finished. A task counts the records of each side output that is read, in a counter that does not exist before
+the first record. Side outputs for late records have a counter from the start, because they are usually empty.
+
 `worker_name` and the functions after it describe tasks and their workers, for people who look for the cause of a delay.
 Pure.
 """
@@ -22,10 +26,11 @@ from penstock.runtime import protocol
 from penstock.runtime.accumulators import accumulator_values
 from penstock.runtime.checkpoint.coordinator import CheckpointCoordinator
 from penstock.runtime.effects import Effects
-from penstock.runtime.graph import EXECUTION_MOVES, Execution, ExecutionGraph, ExecutionState, Subtask
+from penstock.runtime.graph import EXECUTION_MOVES, Execution, ExecutionGraph, ExecutionState, JobGraph, Subtask
 from penstock.runtime.job.slots import SlotPool, deployments
 from penstock.runtime.job.sources import AlignmentGroups
 from penstock.runtime.ports import Clock
+from penstock.runtime.task.operator_chain import side_output_counter
 from penstock.runtime.task.stream_task import task_settings
 from penstock.storage.metadata import CheckpointMetadata
 
@@ -34,43 +39,33 @@ PATIENCE_MS: Final = 5_000
 
 
 class TaskCancellation:
-    """Watches the tasks of one attempt, from `begin` to `end`.
+    """Watches cancelled tasks of one attempt until all of them have ended.
 
     Args:
+        now_ms: when they were cancelled.
         interval_ms: how often to report unfinished tasks, after the first report.
         timeout_ms: after how long to kill their workers; 0 for never.
     """
 
-    def __init__(self, interval_ms: int, timeout_ms: int) -> None:
+    def __init__(self, now_ms: int, interval_ms: int, timeout_ms: int) -> None:
         self.timeout_ms = timeout_ms
         self._interval_ms = interval_ms
-        self._begun_ms = 0
-        self._word_ms: int | None = None
-        self._deadline_ms: int | None = None
-
-    def begin(self, now_ms: int) -> None:
-        """Begin to watch tasks that were cancelled."""
         self._begun_ms = now_ms
         self._word_ms = now_ms + PATIENCE_MS
-        self._deadline_ms = now_ms + self.timeout_ms if self.timeout_ms else None
+        self._deadline_ms = now_ms + timeout_ms if timeout_ms else None
 
     def hurry(self, now_ms: int) -> None:
         """Handle a repeated request to cancel: give tasks the minimum time for an orderly end, and no more."""
-        if self._word_ms is not None:
-            deadline_ms = max(now_ms, self._begun_ms + PATIENCE_MS)
-            self._deadline_ms = deadline_ms if self._deadline_ms is None else min(self._deadline_ms, deadline_ms)
-
-    def end(self) -> None:
-        """Stop watching, because all tasks have ended."""
-        self._word_ms = self._deadline_ms = None
+        deadline_ms = max(now_ms, self._begun_ms + PATIENCE_MS)
+        self._deadline_ms = deadline_ms if self._deadline_ms is None else min(self._deadline_ms, deadline_ms)
 
     def waited_ms(self, now_ms: int) -> int:
         """Return how long (ms) the tasks have taken so far."""
         return now_ms - self._begun_ms
 
-    def next_deadline(self) -> int | None:
+    def next_deadline(self) -> int:
         """Return when the next report or kill is due."""
-        return min((t for t in (self._word_ms, self._deadline_ms) if t is not None), default=None)
+        return self._word_ms if self._deadline_ms is None else min(self._word_ms, self._deadline_ms)
 
     def is_over(self, now_ms: int) -> bool:
         """Return whether to kill workers."""
@@ -78,7 +73,7 @@ class TaskCancellation:
 
     def takes_word(self, now_ms: int) -> bool:
         """Return whether a report is due, and schedule the next one."""
-        if self._word_ms is None or now_ms < self._word_ms:
+        if now_ms < self._word_ms:
             return False
         self._word_ms = now_ms + self._interval_ms
         return True
@@ -140,9 +135,10 @@ class JobTasks:
         self._effects = effects
         self._clock = clock
         self._settings = task_settings(configuration)
-        self._cancellation = TaskCancellation(
-            configuration.read(TASK_CANCELLATION_INTERVAL_MS), configuration.read(TASK_CANCELLATION_TIMEOUT_MS)
-        )
+        self._cancellation_interval_ms = configuration.read(TASK_CANCELLATION_INTERVAL_MS)
+        self._cancellation_timeout_ms = configuration.read(TASK_CANCELLATION_TIMEOUT_MS)
+        #: watches cancelled tasks, while some have not ended
+        self.cancellation: TaskCancellation | None = None
         self._alignment = AlignmentGroups(graph.job_graph.vertices)
         #: whether open tasks wait until all others are open
         self.awaits_start = False
@@ -251,31 +247,30 @@ class JobTasks:
             else:
                 execution.move(_E.CANCELING)
                 self._effects.send(execution.worker_id, protocol.CancelTask(execution.id))
-        self._cancellation.begin(self._clock.steady_ms())
+        self.cancellation = TaskCancellation(
+            self._clock.steady_ms(), self._cancellation_interval_ms, self._cancellation_timeout_ms
+        )
 
     def hurry(self) -> None:
         """Handle a repeated request to cancel."""
-        self._cancellation.hurry(self._clock.steady_ms())
+        if self.cancellation is not None:
+            self.cancellation.hurry(self._clock.steady_ms())
 
     def on_cancelled(self) -> None:
         """Stop watching cancelled tasks, because all of them have ended."""
-        self._cancellation.end()
+        self.cancellation = None
 
-    def next_deadline(self) -> int | None:
-        """Return when (ms) `take_stuck_workers` is due."""
-        return self._cancellation.next_deadline()
-
-    def take_stuck_workers(self, now_ms: int) -> list[tuple[str, str]]:
+    def take_stuck_workers(self, cancellation: TaskCancellation, now_ms: int) -> list[tuple[str, str]]:
         """Return the workers to end by force because their tasks do not end, with reasons; or log a line about them.
 
         Each worker is returned once.
         """
-        if not self._cancellation.is_over(now_ms):
-            if self._cancellation.takes_word(now_ms):
-                self._effects.log(stuck_tasks(self._graph, self._slot_pool, self._cancellation, now_ms))
+        if not cancellation.is_over(now_ms):
+            if cancellation.takes_word(now_ms):
+                self._effects.log(stuck_tasks(self._graph, self._slot_pool, cancellation, now_ms))
             return []
-        waited_ms = self._cancellation.waited_ms(now_ms)
-        self._cancellation.end()
+        waited_ms = cancellation.waited_ms(now_ms)
+        self.cancellation = None
         reason = f"its tasks did not end within {waited_ms} ms of cancellation"
         whereabouts = {worker_id: self._slot_pool.whereabouts(worker_id) for worker_id in stuck_workers(self._graph)}
         return [(worker_id, reason + (f", at {at}" if at else "")) for worker_id, at in whereabouts.items()]
@@ -340,3 +335,17 @@ def unacknowledged(graph: ExecutionGraph, slot_pool: SlotPool, executions: Itera
     if remaining:
         parts.append(f"neither have {remaining} tasks of {len(by_worker) - NAMED_MAX} other workers")
     return "; ".join(parts)
+
+
+def unwritten_side_outputs(job_graph: JobGraph, metrics: Iterable[protocol.TaskMetrics]) -> list[str]:
+    """Return a line for each side output that no task has counted; all tasks of the job must have reported."""
+    counters: dict[int, set[str]] = {}
+    for task in metrics:
+        counters.setdefault(task.execution.vertex, set()).update(task.counters)
+    return [
+        f"the program reads side output {tag_id!r} of operator {name!r}, but it received no records; does the function "
+        "write to another tag?"
+        for vertex in job_graph.vertices
+        for name, tag_id in vertex.side_outputs
+        if vertex.index in counters and side_output_counter(tag_id) not in counters[vertex.index]
+    ]

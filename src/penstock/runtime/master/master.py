@@ -38,8 +38,8 @@ from penstock.runtime.checkpoint.savepoints import (
 )
 from penstock.runtime.checkpoint.statistics import CheckpointSettings
 from penstock.runtime.graph import JOB_MOVES, JobGraph
-from penstock.runtime.job.events import unwritten_side_outputs
 from penstock.runtime.job.failover import Failover, ending, to_failure
+from penstock.runtime.job.tasks import unwritten_side_outputs
 from penstock.runtime.job.view import FailureRecord, JobHistory, JobView, SubtaskView, job_view
 from penstock.runtime.master import steps
 from penstock.runtime.ports import Clock

@@ -1,6 +1,4 @@
-"""Results of user functions on their way out: side outputs, conversion to a declared type, and checks of return values.
-
-`split_side_outputs` converts results to batches: plain results, and `(OutputTag, value)` pairs for side outputs.
+"""Results of user functions: conversion to a declared type, and checks of what the functions return.
 
 **Declared types** (`emitting_rows`, `emitting_singles`, `emitting_declared`, `emitting_sides`) change the records that
 an operator emits. Rows: tuples, lists and dicts become `Row`s, and rows get the names of the type, in its order. FLOATs
@@ -25,41 +23,12 @@ from typing import Any, Final
 
 from penstock.base.declared_values import Change, RowMaker, fitting, rounding
 from penstock.base.errors import MisuseError, WrongValueError, short_repr
-from penstock.base.output_tag import OutputTag
 from penstock.base.typeinfo import RowTypeInfo, TypeInformation
 from penstock.base.types import Row, RowKind
 from penstock.runtime.operators.base import Output, StreamOperator, UserCodeError, call_all
 from penstock.runtime.operators.function_context import OperatorContext
 from penstock.runtime.records import Batch
 from penstock.state.states import StateView
-
-
-def is_side_output(result: Any) -> bool:
-    """Return whether a result is `(OutputTag, value)`, PyFlink's way to write to a side output."""
-    return result.__class__ is tuple and len(result) == 2 and result[0].__class__ is OutputTag
-
-
-def split_side_outputs(output: Output, results: list[Any], timestamps: list[int] | None) -> Batch:
-    """Emit the side outputs among `results`; returns the rest as a batch for the main output."""
-    for result in results:
-        if result.__class__ is tuple and result and result[0].__class__ is OutputTag:
-            break
-    else:
-        return Batch(results, timestamps)
-    main: tuple[list[Any], list[int]] = ([], [])
-    sides: dict[str, tuple[list[Any], list[int]]] = {}
-    for index, result in enumerate(results):
-        values, times = main
-        if is_side_output(result):
-            tag, result = result
-            values, times = sides.setdefault(tag.tag_id, ([], []))
-        values.append(result)
-        if timestamps is not None:
-            times.append(timestamps[index])
-    for tag_id, (values, times) in sides.items():
-        output.collect_side(tag_id, Batch(values, None if timestamps is None else times))
-    return Batch(main[0], None if timestamps is None else main[1])
-
 
 #: The place that errors name for a record without the declared type.
 _OUTPUT: Final = "the output of the operator"

@@ -22,7 +22,7 @@ from penstock.base.errors import UnsupportedError, WrongTimeError, WrongValueErr
 from penstock.base.metrics import MetricGroup, MetricRegistry, SlidingHistogram
 from penstock.runtime.ports import Clock, Coroutines
 from penstock.runtime.supersteps import SuperstepContext
-from penstock.state import declared_values, states, ttl
+from penstock.state import states, views
 from penstock.state.backend import KeyedStateBackend
 from penstock.state.key_columns import ColumnStates
 from penstock.state.operator_state import OperatorStateBackend, OperatorStateStore
@@ -81,7 +81,7 @@ class OperatorContext:
     user_states: dict[str, states.Sampled] = field(default_factory=dict)
     #: measures the latency of state accesses; None if that is not enabled
     state_latency: states.StateLatency | None = None
-    #: ages (ms) of latency markers, by the name of their histogram (`runtime.task.watermarks`)
+    #: ages (ms) of latency markers, by the name of their histogram (`runtime.task.channels.input_gate`)
     latency: dict[str, SlidingHistogram] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -131,8 +131,8 @@ class KeyedStateStore:
             ...     harness.values
             [None, 'tea']
         """
-        state = declared_values.declared_value_state(
-            state_descriptor, ttl.open_value_state(self._context.keyed, state_descriptor)
+        state = views.declared_value_state(
+            state_descriptor, views.open_value_state(self._context.keyed, state_descriptor)
         )
         return self._followed(state_descriptor, state)
 
@@ -153,8 +153,8 @@ class KeyedStateStore:
             ...     harness.values
             [['tea'], ['tea', 'rum']]
         """
-        state = declared_values.declared_list_state(
-            state_descriptor, ttl.open_list_state(self._context.keyed, state_descriptor)
+        state = views.declared_list_state(
+            state_descriptor, views.open_list_state(self._context.keyed, state_descriptor)
         )
         return self._followed(state_descriptor, state)
 
@@ -175,24 +175,20 @@ class KeyedStateStore:
             ...     harness.values[-1]
             {'tea': 2, 'rum': 1}
         """
-        state = declared_values.declared_map_state(
-            state_descriptor, ttl.open_map_state(self._context.keyed, state_descriptor)
-        )
+        state = views.declared_map_state(state_descriptor, views.open_map_state(self._context.keyed, state_descriptor))
         return self._followed(state_descriptor, state)
 
     def get_reducing_state(self, state_descriptor: states.ReducingStateDescriptor) -> states.ReducingState[Any]:
         """Return the reducing state of the current key; raises `StateError` on a non-keyed stream."""
-        state = declared_values.declared_reducing_state(
-            state_descriptor, partial(ttl.open_reducing_state, self._context.keyed)
-        )
+        state = views.declared_reducing_state(state_descriptor, partial(views.open_reducing_state, self._context.keyed))
         return self._followed(state_descriptor, state)
 
     def get_aggregating_state(
         self, state_descriptor: states.AggregatingStateDescriptor
     ) -> states.AggregatingState[Any, Any]:
         """Return the aggregating state of the current key; raises `StateError` on a non-keyed stream."""
-        state = declared_values.declared_aggregating_state(
-            state_descriptor, partial(ttl.open_aggregating_state, self._context.keyed)
+        state = views.declared_aggregating_state(
+            state_descriptor, partial(views.open_aggregating_state, self._context.keyed)
         )
         return self._followed(state_descriptor, state)
 

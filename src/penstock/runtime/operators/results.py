@@ -8,6 +8,8 @@ for example a record that the function has just made. It never copies a number, 
 CPython's reference counts show whether something else refers to an object. The counts of an object that nothing else
 refers to are measured when this module is imported, by calls of the same form.
 
+`split_side_outputs` separates the results into the main output and side outputs, `(OutputTag, value)`.
+
 `ResultCheck`: examining each tuple costs a tenth of the time of a small function. So a function is trusted once it has
 emitted only immutable results for a while and holds nothing mutable: it cannot change the results in a list that it has
 returned. A generator still can, so the operator checks the class of each of its results. It examines a sample of all
@@ -45,9 +47,10 @@ from types import (
 from typing import Any, Final
 
 from penstock.base.copies import IMMUTABLE, attribute_values, detached, has_own_parts, is_immutable, is_plain_instance
+from penstock.base.output_tag import OutputTag
 from penstock.base.types import Row
 from penstock.runtime.operators.base import FunctionOperator, Output
-from penstock.runtime.operators.emitting import check_results, split_side_outputs
+from penstock.runtime.operators.emitting import check_results
 from penstock.runtime.records import Batch
 from penstock.state.states import NO_KEY
 
@@ -115,6 +118,33 @@ def can_never_change(value: Any) -> bool:
 def _is_no_holder(value: Any) -> bool:
     """Return whether a value is immutable, or is an object of the runtime, such as a state."""
     return is_immutable(value) or (value.__class__.__module__.startswith(_PACKAGE) and value.__class__ is not Row)
+
+
+def is_side_output(result: Any) -> bool:
+    """Return whether a result is `(OutputTag, value)`, PyFlink's way to write to a side output."""
+    return result.__class__ is tuple and len(result) == 2 and result[0].__class__ is OutputTag
+
+
+def split_side_outputs(output: Output, results: list[Any], timestamps: list[int] | None) -> Batch:
+    """Emit the side outputs among `results`; returns the rest as a batch for the main output."""
+    for result in results:
+        if result.__class__ is tuple and result and result[0].__class__ is OutputTag:
+            break
+    else:
+        return Batch(results, timestamps)
+    main: tuple[list[Any], list[int]] = ([], [])
+    sides: dict[str, tuple[list[Any], list[int]]] = {}
+    for index, result in enumerate(results):
+        values, times = main
+        if is_side_output(result):
+            tag, result = result
+            values, times = sides.setdefault(tag.tag_id, ([], []))
+        values.append(result)
+        if timestamps is not None:
+            times.append(timestamps[index])
+    for tag_id, (values, times) in sides.items():
+        output.collect_side(tag_id, Batch(values, None if timestamps is None else times))
+    return Batch(main[0], None if timestamps is None else main[1])
 
 
 class Results:

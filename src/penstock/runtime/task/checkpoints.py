@@ -43,7 +43,6 @@ from functools import partial
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
-from penstock.runtime.checkpoint.statistics import CHANNEL_MODE, ChannelState, Direction, parse_channel
 from penstock.runtime.failure import is_final_at_first, is_outside
 from penstock.runtime.operators.function_context import OperatorContext
 from penstock.runtime.ports import Background, Clock, StateStorage
@@ -59,6 +58,7 @@ from penstock.state.key_columns import COLUMNS_SCHEMA, merge_columns
 from penstock.state.keys import key_group_range
 from penstock.state.snapshot import NativeCapture, StateCapture, merge_keyed, read_operator
 from penstock.storage import metadata
+from penstock.storage.metadata import CHANNEL_MODE, ChannelState, Direction, parse_channel
 
 #: Maximum number of files in a history before it is merged, whatever their sizes; not for histories of columns.
 HISTORY_FILES_MAX: Final = 16

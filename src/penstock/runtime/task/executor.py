@@ -5,8 +5,6 @@ Everything that can give it work comes through here. Operators that wait for cal
 
 Buffers between tasks of the same executor are passed by reference; all others go to the network port. Credits and
 buffers are addressed by channel id, which includes the attempt, so late messages of an earlier attempt are dropped.
-
-`HeapBackends` are the backends of a worker that keeps all keyed state on the heap.
 """
 
 from __future__ import annotations
@@ -22,24 +20,7 @@ from penstock.runtime.task.channels.result_partition import ResultPartition, Sub
 from penstock.runtime.task.operator_chain import VertexProgram
 from penstock.runtime.task.processing import Phase, Step
 from penstock.runtime.task.stream_task import StreamTask
-from penstock.state.backend import KeyedStateBackend
-from penstock.state.heap import HeapKeyedStateBackend
-
-
-class HeapBackends:
-    """Creates heap backends; implements the port `KeyedBackends`."""
-
-    def make(
-        self,
-        execution: protocol.ExecutionId,
-        operator_id: str,
-        owner: str,
-        max_parallelism: int,
-        key_groups: tuple[int, int],
-    ) -> KeyedStateBackend:
-        """Create a backend on the heap."""
-        return HeapKeyedStateBackend(max_parallelism, owner)
-
+from penstock.state.backend import HeapBackends
 
 METRICS_INTERVAL_MS: Final = 500
 #: Number of recent reports whose delays make up the mailbox latency.

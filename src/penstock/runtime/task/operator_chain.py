@@ -18,8 +18,8 @@ from typing import Any, Final
 from penstock.base.errors import PenstockError
 from penstock.runtime.checkpoint.statistics import INPUT_PLACE
 from penstock.runtime.operators.base import StreamOperator
+from penstock.runtime.operators.connector import SourceOperator
 from penstock.runtime.operators.function_context import TIMERS_AFTER_END_MAX, OperatorContext
-from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.ports import Clock, Coroutines, KeyedBackends
 from penstock.runtime.protocol import ClientOutput, DeployTask, OperatorFigures, ReportWatermark, RequestSplit
 from penstock.runtime.records import MIN_TIMESTAMP, Batch, Watermark, WatermarkStatus

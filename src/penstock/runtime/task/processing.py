@@ -18,12 +18,20 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
 from penstock.runtime import records
-from penstock.runtime.operators.source import Emitted, SourceOperator
+from penstock.runtime.operators.connector import Emitted, SourceOperator
 from penstock.runtime.ports import Clock
 from penstock.runtime.protocol import WatermarkHold
-from penstock.runtime.task import watermarks
 from penstock.runtime.task.barriers import BarrierHandler
-from penstock.runtime.task.channels.input_gate import InputChannel, InputGate
+from penstock.runtime.task.channels.input_gate import (
+    HoldTracker,
+    InputChannel,
+    InputGate,
+    LatencyMarkers,
+    TimeChange,
+    WatermarkValve,
+    hold_of_channels,
+    hold_of_splits,
+)
 from penstock.runtime.task.channels.result_partition import ResultPartition
 from penstock.runtime.task.operator_chain import OperatorChain
 
@@ -154,7 +162,7 @@ class ProcessingLoop:
         barriers: BarrierHandler,
         clock: Clock,
         task: EndListener,
-        markers: watermarks.LatencyMarkers | None = None,
+        markers: LatencyMarkers | None = None,
         *,
         source_batch_records: int,
         buffer_timeout_ms: int,
@@ -173,8 +181,8 @@ class ProcessingLoop:
         self._buffer_timeout_ms = buffer_timeout_ms
         self._flush_at_ms: int | None = None
         self._steps_without_input = 0
-        self._valve = watermarks.WatermarkValve(len(gate.channels), chain.watermark)
-        self._holds = watermarks.HoldTracker()
+        self._valve = WatermarkValve(len(gate.channels), chain.watermark)
+        self._holds = HoldTracker()
         self._handlers: Final[dict[type, Callable[[InputChannel, Any], None]]] = {
             records.Watermark: self._on_watermark,
             records.WatermarkStatus: self._on_watermark_status,
@@ -295,8 +303,8 @@ class ProcessingLoop:
         """Return which inputs hold the watermark back, based on this and earlier calls."""
         now_ms = self._clock.now_ms()
         if self.source is not None:
-            return watermarks.hold_of_splits(self._holds, self.source.watermarks, now_ms)
-        return watermarks.hold_of_channels(self._holds, self._valve, self._gate.channels, now_ms)
+            return hold_of_splits(self._holds, self.source.watermarks, now_ms)
+        return hold_of_channels(self._holds, self._valve, self._gate.channels, now_ms)
 
     def makes_watermarks(self) -> bool | None:
         """Return whether this task generates watermarks: False for a source without any, None if it receives them."""
@@ -408,7 +416,7 @@ class ProcessingLoop:
     def _on_watermark_status(self, channel: InputChannel, event: records.WatermarkStatus) -> None:
         self._on_time_change(self._valve.on_status(channel.index, event.idle))
 
-    def _on_time_change(self, change: watermarks.TimeChange) -> None:
+    def _on_time_change(self, change: TimeChange) -> None:
         watermark, idle = change
         if watermark is not None:
             self.chain.watermark = watermark

@@ -14,6 +14,11 @@ continue says so. Each mail is handled completely before the next one; no handle
 A table defines the lifecycle (`processing.TaskLife`). `Opening`, the processing loop (`processing`), and the parts of
 checkpoints and the end (`checkpoints`) implement the phases.
 
+`TaskTimes` breaks a task's time down into busy, back-pressured and idle, as in Flink. A task is busy during a step and
+back-pressured while it waits for its consumers. It is idle while it waits for input, or for its worker's thread while
+other tasks use it: a cheap function next to a slow one is not busy, and more subtasks of it would not help. On a
+saturated worker, the busy times of all tasks add up to the worker's total time.
+
 **The end (F3).** When its input is exhausted, a task sends MAX_WATERMARK through the chain, ends and finishes all
 operators head to tail, and sends EndOfData. Then it only waits: for the end of its inputs and, with checkpoints on, for
 the completion of a checkpoint that it took after finishing, which commits its last output. Then it closes the
@@ -51,24 +56,24 @@ from penstock.base.metrics import (
     STATE_LATENCY_ENABLED,
     STATE_LATENCY_HISTORY_SIZE,
     STATE_LATENCY_SAMPLE_INTERVAL,
+    HistogramFigures,
 )
 from penstock.runtime import protocol, records
 from penstock.runtime.accumulators import pickled
-from penstock.runtime.checkpoint.statistics import ChannelState
 from penstock.runtime.graph import ExecutionState
+from penstock.runtime.operators.connector import SourceOperator
 from penstock.runtime.operators.function_context import OperatorContext
-from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.ports import Background, Clock, Coroutines, KeyedBackends, MasterGateway, StateStorage
 from penstock.runtime.task import operator_chain
 from penstock.runtime.task.barriers import build_barrier_handler
 from penstock.runtime.task.channels.in_flight import partition_anew, recover_channel
-from penstock.runtime.task.channels.input_gate import InputGate
-from penstock.runtime.task.channels.result_partition import ResultPartition
+from penstock.runtime.task.channels.input_gate import InputGate, LatencyMarkers
+from penstock.runtime.task.channels.result_partition import QUEUED_BUFFERS_MAX, ResultPartition
 from penstock.runtime.task.checkpoints import Ending, EndOfTask, TaskCheckpoints, TaskSnapshots, restore_operator
-from penstock.runtime.task.failures import TaskTimes, describe_failure, forget_traceback, task_figures
+from penstock.runtime.task.failures import describe_failure, forget_traceback
 from penstock.runtime.task.processing import Phase, ProcessingLoop, Step, TaskLife
-from penstock.runtime.task.watermarks import LatencyMarkers
 from penstock.state.snapshot import read_operator
+from penstock.storage.metadata import ChannelState
 
 
 class Opening:
@@ -147,6 +152,56 @@ def build_barrier(trigger: protocol.TriggerCheckpoint, settings: protocol.TaskSe
         ends_job=trigger.stop is not None,
         is_full=trigger.is_full,
     )
+
+
+class TaskTimes:
+    """Totals in ms, as of the last step or report. A step itself always counts as busy."""
+
+    __slots__ = (
+        "_longest_ms",
+        "_since_ms",
+        "_wait_ms",
+        "back_pressured_ms",
+        "busy_ms",
+        "idle_ms",
+        "is_back_pressured",
+        "mailbox_latency",
+    )
+
+    def __init__(self, now_ms: int) -> None:
+        self.busy_ms = 0
+        self.back_pressured_ms = 0
+        self.idle_ms = 0
+        self._since_ms: int = now_ms
+        #: whether it currently waits for its consumers
+        self.is_back_pressured = False
+        #: the delay until its worker handles mail; None before the second report
+        self.mailbox_latency: HistogramFigures | None = None
+        self._wait_ms = 0
+        self._longest_ms = 0
+
+    def stepped(self, begun_ms: int, ended_ms: int, is_back_pressured: bool) -> None:
+        """Account for a step and the wait before it (steady-clock times), and note the reason of the next wait."""
+        waited = begun_ms - self._since_ms
+        if self.is_back_pressured:
+            self.back_pressured_ms += waited
+            self._wait_ms += waited
+            self._longest_ms = max(self._longest_ms, self._wait_ms)
+        else:
+            self.idle_ms += waited
+        self.busy_ms += ended_ms - begun_ms
+        if not is_back_pressured:
+            self._wait_ms = 0
+        self._since_ms, self.is_back_pressured = ended_ms, is_back_pressured
+
+    def waited(self, now_ms: int) -> None:
+        """Account for the wait until now (steady-clock time), which goes on."""
+        self.stepped(now_ms, now_ms, self.is_back_pressured)
+
+    def take_longest_back_pressure(self) -> int:
+        """Return and reset the longest wait for the consumers (ms), as of the last step."""
+        longest_ms, self._longest_ms = self._longest_ms, 0
+        return longest_ms
 
 
 class StreamTask:
@@ -244,19 +299,39 @@ class StreamTask:
             watermark,
             *operator_chain.metrics_of_task(operators),
             tuple(accumulators),
-            task_figures(
-                self.times,
-                self.gate,
-                self.partitions.values(),
-                loop,
-                operators,
-                sum(context.fired_timers for context in contexts),
-                self.snapshots.last_part,
-                self._initialization_ms,
-                self._mails,
-                len(self.mail),
-                self.settings.buffers_per_channel,
-            ),
+            self._figures(operators, sum(context.fired_timers for context in contexts)),
+        )
+
+    def _figures(self, operators: tuple[protocol.OperatorFigures, ...], fired_timers: int) -> protocol.TaskFigures:
+        times, gate, loop, last_part = self.times, self.gate, self._loop, self.snapshots.last_part
+        remote = [channel for channel in gate.channels if channel.is_remote]
+        subpartitions = [subpartition for p in self.partitions.values() for subpartition in p.subpartitions]
+        return protocol.TaskFigures(
+            times.busy_ms,
+            times.back_pressured_ms,
+            times.idle_ms,
+            times.is_back_pressured,
+            self._initialization_ms,
+            gate.bytes_in.bytes,
+            sum(partition.bytes_out.bytes for partition in self.partitions.values()),
+            sum(channel.buffers_arrived for channel in gate.channels),
+            sum(subpartition.buffers_sent for subpartition in subpartitions),
+            sum(len(channel.queue) for channel in gate.channels),
+            sum(subpartition.queued for subpartition in subpartitions),
+            self._mails,
+            len(self.mail),
+            0 if last_part is None else last_part.start_delay_ms,
+            0 if last_part is None else last_part.alignment_ms,
+            operators,
+            fired_timers,
+            gate.remote_bytes,
+            sum(channel.buffers_arrived for channel in remote),
+            len(gate.channels) * self.settings.buffers_per_channel,
+            len(subpartitions) * QUEUED_BUFFERS_MAX,
+            times.take_longest_back_pressure(),
+            times.mailbox_latency,
+            None if loop is None else loop.hold(),
+            None if loop is None else loop.makes_watermarks(),
         )
 
     def is_back_pressured(self, result: Step) -> bool:

@@ -24,8 +24,7 @@ from penstock.base.config_options import ConfigOption, ConfigOptions
 from penstock.base.errors import UnsupportedError
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.codecs.arrow_columns import NANOSECONDS, get_map_key_type, map_array
-from penstock.connectors.rate_limiter import RateLimiter, RateLimiterStrategy
-from penstock.connectors.split_reader import SeriesQueue, SeriesReader
+from penstock.connectors.split_reader import RateLimiter, RateLimiterStrategy, SeriesQueue, SeriesReader
 from penstock.runtime import connector
 from penstock.runtime.columns import ColumnBatch
 from penstock.sql.data import types

@@ -26,8 +26,7 @@ import pyarrow.compute as pc
 
 from penstock.base.config_options import ConfigOption, ConfigOptions
 from penstock.base.errors import UnsupportedError
-from penstock.connectors.rate_limiter import RateLimiter, RateLimiterStrategy
-from penstock.connectors.split_reader import PositionedReader, SeriesQueue
+from penstock.connectors.split_reader import PositionedReader, RateLimiter, RateLimiterStrategy, SeriesQueue
 from penstock.runtime import connector
 from penstock.runtime.columns import ColumnBatch
 from penstock.runtime.records import Batch

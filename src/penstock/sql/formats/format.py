@@ -214,9 +214,9 @@ class MessagesSource(connector.Source[Any, SplitT], Generic[SplitT]):
         """Return the maximum parallelism of the message source."""
         return self._inner.max_parallelism()
 
-    def check_tempo(self, mode: str, is_local: bool) -> None:
+    def check_execution_mode(self, mode: str, is_local: bool) -> None:
         """Check the execution mode against the message source."""
-        self._inner.check_tempo(mode, is_local)
+        self._inner.check_execution_mode(mode, is_local)
 
     def create_enumerator(
         self, context: connector.SplitEnumeratorContext[SplitT], restored: Any | None

@@ -42,8 +42,7 @@ from penstock.plan.stream_graph import Plan
 from penstock.plan.transformation import Transformation, Upstream
 from penstock.runtime.columns import ColumnBatch
 from penstock.runtime.operators.base import StreamOperator
-from penstock.runtime.operators.sink import CommittableWriterOperator, GlobalCommit, SinkOperator
-from penstock.runtime.operators.source import SourceOperator
+from penstock.runtime.operators.connector import CommittableWriterOperator, GlobalCommit, SinkOperator, SourceOperator
 from penstock.runtime.records import Batch
 from penstock.runtime.task.channels.result_partition import GlobalPartitioner
 from penstock.sql.analyzer.calls import Calls

@@ -18,8 +18,7 @@ from penstock.base.errors import UnsupportedError
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collect import CollectSink
 from penstock.plan.transformation import Transformation, Upstream
-from penstock.runtime.operators.sink import CommittableWriterOperator, GlobalCommit, SinkOperator
-from penstock.runtime.operators.source import SourceOperator
+from penstock.runtime.operators.connector import CommittableWriterOperator, GlobalCommit, SinkOperator, SourceOperator
 from penstock.runtime.task.channels.result_partition import GlobalPartitioner
 from penstock.sql.analyzer.calls import Calls
 from penstock.sql.catalogs.ddl import NULL_TIME_TABLE

@@ -1,6 +1,6 @@
 """The conformance kit for connectors: runs any source or sink through restarts, rescaling, failures and closing.
 
->>> from penstock.connectors.generator import NumberSequenceSource
+>>> from penstock.datastream.connectors.number_seq import NumberSequenceSource
 >>> from penstock.testing.connectors import SourceUnderTest, check_source
 >>> report = check_source(lambda: SourceUnderTest(NumberSequenceSource(0, 9), range(10)))
 

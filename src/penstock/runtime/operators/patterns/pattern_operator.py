@@ -28,11 +28,12 @@ from penstock.base.copies import detached
 from penstock.base.errors import MisuseError, OperationError, WrongTypeError, short_repr
 from penstock.base.output_tag import OutputTag
 from penstock.runtime.operators.base import FunctionOperator, UserCodeError
-from penstock.runtime.operators.emitting import check_results, is_side_output, split_side_outputs
+from penstock.runtime.operators.emitting import check_results
 from penstock.runtime.operators.function_context import OperatorContext
 from penstock.runtime.operators.patterns.conditions import ConditionsAtWork, PatternSearch, PatternSettings
 from penstock.runtime.operators.patterns.sieve import Columns, DueEvents, KeysAtWork, Offered, Sieve
 from penstock.runtime.operators.patterns.waiting import WaitingEvents
+from penstock.runtime.operators.results import is_side_output, split_side_outputs
 from penstock.runtime.operators.watermarks import LATE_RECORDS, TimerQueue
 from penstock.runtime.patterns.automaton import Description, describe_pattern, differences, states_kept
 from penstock.runtime.patterns.matcher import Found, Listener, Matcher, SkipError

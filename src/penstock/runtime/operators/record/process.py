@@ -29,7 +29,7 @@ from penstock.runtime.operators.record.stateless import method
 from penstock.runtime.operators.results import TRUSTED, ResultCheck, Results, as_emitted, can_never_change, process_each
 from penstock.runtime.operators.watermarks import DROPPED_TIMERS, TimerQueue, TimersAfterEnd
 from penstock.runtime.records import MAX_TIMESTAMP, MAX_WATERMARK, MIN_TIMESTAMP, Batch
-from penstock.state import ttl
+from penstock.state import views
 from penstock.state.errors import StateError
 from penstock.state.operator_state import BroadcastState, ReadOnlyBroadcastState
 from penstock.state.states import (
@@ -540,11 +540,11 @@ class KeyedCoProcessOperator(KeyedProcessOperator):
 StateT = TypeVar("StateT")
 
 _OPENERS: dict[type[StateDescriptor], Callable[[Any, Any], Any]] = {
-    ValueStateDescriptor: ttl.open_value_state,
-    ListStateDescriptor: ttl.open_list_state,
-    MapStateDescriptor: ttl.open_map_state,
-    ReducingStateDescriptor: ttl.open_reducing_state,
-    AggregatingStateDescriptor: ttl.open_aggregating_state,
+    ValueStateDescriptor: views.open_value_state,
+    ListStateDescriptor: views.open_list_state,
+    MapStateDescriptor: views.open_map_state,
+    ReducingStateDescriptor: views.open_reducing_state,
+    AggregatingStateDescriptor: views.open_aggregating_state,
 }
 
 

@@ -31,7 +31,7 @@ from penstock.runtime.operators.results import TRUSTED, ResultCheck, Results, as
 from penstock.runtime.operators.watermarks import LATE_RECORDS
 from penstock.runtime.records import MIN_TIMESTAMP, Batch
 from penstock.runtime.windowing.windows import TimeWindow, WindowToken, WindowTokens
-from penstock.state import declared_values
+from penstock.state import views
 from penstock.state.backend import KeyedStateBackend
 from penstock.state.errors import StateError
 from penstock.state.states import (
@@ -48,7 +48,7 @@ from penstock.state.states import (
     ValueState,
     ValueStateDescriptor,
 )
-from penstock.state.ttl import open_map_state
+from penstock.state.views import open_map_state
 
 #: The prefix of the state names of the general window operator's windows (`kept_windows`).
 WINDOW_SLOTS: Final = "_penstock_window_slots"
@@ -142,25 +142,25 @@ class WindowStateStore(KeyedStateStore):
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
         """Return the value state of the window."""
-        return declared_values.declared_value_state(state_descriptor, self._states.get(state_descriptor, self._token))
+        return views.declared_value_state(state_descriptor, self._states.get(state_descriptor, self._token))
 
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
         """Return the list state of the window."""
-        return declared_values.declared_list_state(state_descriptor, self._states.get(state_descriptor, self._token))
+        return views.declared_list_state(state_descriptor, self._states.get(state_descriptor, self._token))
 
     def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
         """Return the map state of the window."""
-        return declared_values.declared_map_state(state_descriptor, self._states.get(state_descriptor, self._token))
+        return views.declared_map_state(state_descriptor, self._states.get(state_descriptor, self._token))
 
     def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
         """Return the reducing state of the window."""
-        return declared_values.declared_reducing_state(
+        return views.declared_reducing_state(
             state_descriptor, lambda descriptor: self._states.get(descriptor, self._token)
         )
 
     def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
         """Return the aggregating state of the window."""
-        return declared_values.declared_aggregating_state(
+        return views.declared_aggregating_state(
             state_descriptor, lambda descriptor: self._states.get(descriptor, self._token)
         )
 

@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from penstock.codecs.pickling import dumps
-from penstock.runtime.checkpoint.statistics import CHANNEL_MODE, ChannelState, Direction
 from penstock.runtime.columns import make_batch
 from penstock.runtime.records import MAX_WATERMARK, Batch, Buffer, Element, Watermark
 from penstock.runtime.task.channels.input_gate import InputGate
 from penstock.runtime.task.channels.result_partition import ResultPartition
 from penstock.state.snapshot import CaptureWriter, operator_bytes
+from penstock.storage.metadata import CHANNEL_MODE, ChannelState, Direction
 
 
 def is_state(element: Element) -> bool:

@@ -10,10 +10,13 @@ while too many wait (`is_available`), so the backlog is bounded by the output of
 The traffic determines the size of the buffers. A flush sends the open buffer, however little it holds. Without credit,
 a flush closes nothing: the buffer stays open and grows until credit arrives or it is full. So a slow consumer gets few
 large buffers, and many small ones never block a task. Adjacent batches in a buffer travel as one.
+
+`ByteCount` estimates the serialized size of the records of an edge, based on a sample.
 """
 
 from __future__ import annotations
 
+import pickle
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import chain, compress, pairwise
@@ -28,7 +31,6 @@ from penstock.runtime.operators.base import KEY_SELECTOR, UserCodeError, refused
 from penstock.runtime.operators.function_context import OperatorContext, RuntimeContext
 from penstock.runtime.protocol import ChannelId
 from penstock.runtime.records import Batch, Buffer, CheckpointBarrier, Event
-from penstock.runtime.task.channels.input_gate import ByteCount
 from penstock.state.errors import StateError
 from penstock.state.keys import assign_key_group, subtask_of_key_group
 
@@ -41,6 +43,43 @@ MASKED_CHANNELS_MAX: Final = 8
 _FEW: Final = 16
 #: For each channel, a table that maps the channel's byte to 1 and all others to 0.
 _MASKS: Final = [bytes(int(byte == channel) for byte in range(256)) for channel in range(MASKED_CHANNELS_MAX)]
+_SAMPLE_RECORDS: Final = 8
+#: The size of one batch in this many is estimated, for each edge.
+_BATCHES_PER_SAMPLE: Final = 64
+
+
+def estimated_bytes(batch: Batch) -> int:
+    """Return the approximate size of the records on the wire, in bytes, estimated from the first few."""
+    if isinstance(batch, ColumnBatch):
+        return int(batch.columns.nbytes)
+    sample = batch.values[:_SAMPLE_RECORDS]
+    try:
+        size = len(pickle.dumps(sample, protocol=5))
+    except Exception:  # noqa: BLE001 - it is only a figure, and user classes may raise anything
+        size = 64 * len(sample)
+    return size * len(batch) // max(1, len(sample))
+
+
+class ByteCount:
+    """Estimates the bytes of all records of an edge from the size of a batch now and then."""
+
+    __slots__ = ("_batches", "_per_record", "bytes")
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._batches = 0
+        self._per_record = 0.0
+
+    def add(self, batch: Batch) -> int:
+        """Count a batch, and return its approximate size in bytes."""
+        if not len(batch):
+            return 0
+        if self._batches % _BATCHES_PER_SAMPLE == 0:
+            self._per_record = estimated_bytes(batch) / len(batch)
+        self._batches += 1
+        size = int(self._per_record * len(batch))
+        self.bytes += size
+        return size
 
 
 class Partitioner:

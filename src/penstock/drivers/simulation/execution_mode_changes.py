@@ -29,7 +29,7 @@ from penstock.drivers.simulation.stepwise_driver import Driver
 from penstock.runtime.graph import BACK_FILL
 from penstock.storage.metadata import CheckpointMetadata
 
-STREAMING, EPOCHS, BATCH = TEMPOS = ("STREAMING", "MICRO_BATCH", "BATCH")
+STREAMING, EPOCHS, BATCH = EXECUTION_MODES = ("STREAMING", "MICRO_BATCH", "BATCH")
 #: The execution modes whose jobs can look for the newest checkpoint on request.
 LOOKING: Final = (STREAMING, EPOCHS)
 #: Without "at-least-once": repeated records in streaming would change the totals of the epochs that follow.
@@ -77,14 +77,14 @@ GOES: Final = 0.5
 class Start:
     """Where a job begins: at `path`, or from scratch. `is_told`: whether it is given the path or looks for the newest.
 
-    `as_it_was`: whether it runs the previous program; `tempos`: the execution modes to choose from; `is_end`: whether
-    it will find nothing left to do.
+    `as_it_was`: whether it runs the previous program; `execution_modes`: the ones to choose from; `is_end`: whether it
+    will find nothing left to do.
     """
 
     path: str | None = None
     is_told: bool = True
     as_it_was: bool = False
-    tempos: tuple[str, ...] = TEMPOS
+    execution_modes: tuple[str, ...] = EXECUTION_MODES
     is_end: bool = False
 
 
@@ -101,7 +101,7 @@ class ChangingSimulation:
         self.violations: list[str] = []
         self.seen: Counter[str] = Counter()
         self._steps = self._restarts = self._checkpoints = 0
-        self._tempo = ""
+        self._execution_mode = ""
         #: the last job that had anything to do
         self._last_job = self._job
 
@@ -117,8 +117,8 @@ class ChangingSimulation:
             for number in range(JOBS_MAX):
                 faults.are_over = faults.are_over or number >= FAULTY_JOBS
                 assert start is not None
-                tempo = self._begin(number, start)
-                status, start = self._stream(start) if tempo == STREAMING else self._step(start)
+                execution_mode = self._begin(number, start)
+                status, start = self._stream(start) if execution_mode == STREAMING else self._step(start)
                 self.violations += self.stepwise.violations
                 self.stepwise.violations.clear()
                 if start is None or self.violations:
@@ -137,28 +137,28 @@ class ChangingSimulation:
     def _begin(self, number: int, start: Start) -> str:
         """Begin the next job in a randomly drawn execution mode, and return the mode."""
         around, chance = self.around, self.around.chance
-        tempo = chance.choice(start.tempos)
+        execution_mode = chance.choice(start.execution_modes)
         around.outside.stopping.clear()
         for stage in around.scenario.topology.stages:
             if stage.source is not None:
                 splits = len(stage.source.splits)
-                stage.source.there = chance.randint(0, splits) if tempo == BATCH else None
+                stage.source.there = chance.randint(0, splits) if execution_mode == BATCH else None
         if number:
             # A batch does not look for checkpoints: a person looks and passes the path.
             path = None if start.is_end else start.path
-            around.jobs.begin(path, start.as_it_was, start.is_told or tempo == BATCH)
+            around.jobs.begin(path, start.as_it_was, start.is_told or execution_mode == BATCH)
         job = self._job
         if not start.is_end:
             self._last_job = job
-        job.in_tempo(tempo, f"{stepwise_world.FILLED}-{number}" if tempo == BATCH else None)
+        job.in_execution_mode(execution_mode, f"{stepwise_world.FILLED}-{number}" if execution_mode == BATCH else None)
         if start.path is not None:
             self._note_drain(around.jobs.disk.load_savepoint(start.path))
-            self.seen[f"{self._tempo} to {tempo}"] += 1
+            self.seen[f"{self._execution_mode} to {execution_mode}"] += 1
         where = "the newest" if not start.is_told else start.path or "nothing"
         around.log.write(f"job {job.job_id}: {job.graph.mode}, from {where}; {job.program.topology}")
-        self._tempo = tempo
+        self._execution_mode = execution_mode
         self.stepwise.now += 1
-        return tempo
+        return execution_mode
 
     def _note_drain(self, last: CheckpointMetadata | None) -> None:
         """Remember the first drain: the records read by then are all that the output may reflect."""
@@ -173,7 +173,7 @@ class ChangingSimulation:
         if is_known and (path is None or self.around.chance.random() < 0.5):
             newest, is_end = self.around.jobs.newest()
             if is_end:
-                return Start(newest, is_told=False, tempos=LOOKING, is_end=True)
+                return Start(newest, is_told=False, execution_modes=LOOKING, is_end=True)
             return Start(newest, self.around.chance.random() < 0.5)
         return Start(path)
 
@@ -241,8 +241,8 @@ class ChangingSimulation:
             world.violations.append(flaw)
         if reason is not None:
             world.jobs.resumed[f"refused: {reason}"] += 1
-            tempos = (STREAMING,) if "not streaming" in reason else TEMPOS
-            return status, replace(start, as_it_was=True, tempos=tempos)
+            execution_modes = (STREAMING,) if "not streaming" in reason else EXECUTION_MODES
+            return status, replace(start, as_it_was=True, execution_modes=execution_modes)
         if not expected_refusals(job):
             world.jobs.accept()
         if driver.filled is not None:

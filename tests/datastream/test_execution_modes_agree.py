@@ -1,4 +1,4 @@
-"""Random pipelines over random keyed, out-of-order data come to the same result in all three tempos (I1).
+"""Random pipelines over random keyed, out-of-order data come to the same result in all three execution modes (I1).
 
 What the pipelines are, and what they may not depend on: `pipelines.py`.
 """
@@ -89,7 +89,7 @@ def split_rows(rows: Rows, size: int) -> Iterator[Rows]:
     batch_records=st.sampled_from([1, 3, 4096]),
     epoch_records=st.integers(1, 12),
 )
-def test_all_tempos_agree(
+def test_all_execution_modes_agree(
     parallelism: int,
     steps: list[str],
     one: Timed,

@@ -1,4 +1,4 @@
-"""Planted bugs between two jobs of which one runs in another tempo than the other."""
+"""Planted bugs between two jobs of which one runs in another execution mode than the other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.runtime.epochs.coordinator import EpochCoordinator
 from penstock.runtime.epochs.task import EpochTask
 from penstock.runtime.job import sources as job_sources
 from penstock.runtime.master.epochs import EpochMaster
-from penstock.runtime.operators.source import SPLITS_STATE
+from penstock.runtime.operators.connector import SPLITS_STATE
 from penstock.state.operator_state import COMMITTABLE_MODE
 from penstock.storage.metadata import CheckpointMetadata, OperatorSubtaskState
 
@@ -162,7 +162,7 @@ def number_epochs_from_one_again() -> Any:
 
 
 #: With the kinds of violation that give each away, and the first seed that is known to.
-MUTANTS_OF_TEMPOS: dict[Mutant, tuple[tuple[str, ...], int]] = {
+MUTANTS_OF_EXECUTION_MODES: dict[Mutant, tuple[tuple[str, ...], int]] = {
     begin_epochs_without_the_positions_of_a_stream: (("output",), 1),
     begin_a_stream_without_the_enumerators_of_epochs: (("output",), 2),
     commit_nothing_that_epochs_have_prepared: (("output",), 31),

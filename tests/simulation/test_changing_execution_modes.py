@@ -1,4 +1,4 @@
-"""Jobs that go on in another tempo than the one before keep every promise."""
+"""Jobs that go on in another execution mode than the one before keep every promise."""
 
 import os
 import subprocess
@@ -10,12 +10,12 @@ from click.testing import CliRunner
 from tests.effort import tries
 from tests.simulation.find_mutants import list_violation_kinds
 from tests.simulation.fresh_seeds import fresh_seeds
-from tests.simulation.mutants_of_tempos import MUTANTS_OF_TEMPOS
+from tests.simulation.mutants_of_execution_modes import MUTANTS_OF_EXECUTION_MODES
 from tests.simulation.planting import Mutant
 
 from penstock.drivers.simulation.cli import main
+from penstock.drivers.simulation.execution_mode_changes import EXECUTION_MODES, run_changing_seed
 from penstock.drivers.simulation.invariants import WORDS
-from penstock.drivers.simulation.tempo_changes import TEMPOS, run_changing_seed
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +39,7 @@ def test_fresh_histories_keep_their_promises(offset: int) -> None:
     first = fresh_seeds().start + offset
     failed = {seed: found for seed in range(first, first + A_TEST) if (found := run_changing_seed(seed).violations)}
     assert not failed, "\n".join(
-        f"penstock-sim --tempo changing --seeds {s}..{s} --trace\n{f}" for s, f in failed.items()
+        f"penstock-sim --execution-mode changing --seeds {s}..{s} --trace\n{f}" for s, f in failed.items()
     )
 
 
@@ -49,7 +49,7 @@ def test_pinned_seed_keeps_its_promises(seed: int) -> None:
 
 
 def test_everything_happens() -> None:
-    """Every tempo goes on from every other one, parts of each go wrong, and what does not fit is refused."""
+    """Every execution mode goes on from every other one, parts of each go wrong, and what does not fit is refused."""
     seen, faults, resumed = Counter[str](), Counter[str](), Counter[str]()
     for seed in SEEDS:
         history = run_changing_seed(seed)
@@ -57,7 +57,7 @@ def test_everything_happens() -> None:
         seen.update(history.events)
         faults.update(history.faults)
         resumed.update(history.resumed)
-    assert set(seen) >= {f"{before} to {after}" for before in TEMPOS for after in TEMPOS}
+    assert set(seen) >= {f"{before} to {after}" for before in EXECUTION_MODES for after in EXECUTION_MODES}
     assert set(seen) >= {"driver of a stream gone", "driver killed", "commit failed", "ran twice", "asked for suspend"}
     assert set(faults) >= {"kill", "user-error", "storage-error"}
     assert set(+resumed) >= {"other parallelism", "from a checkpoint", "from hashmap to rocksdb"}
@@ -73,7 +73,16 @@ def test_same_seed_is_same_history() -> None:
 
 
 def test_history_does_not_depend_on_hash_order() -> None:
-    command = [sys.executable, "-m", main.callback.__module__, "--tempo", "changing", "--seeds", "3..5", "--trace"]
+    command = [
+        sys.executable,
+        "-m",
+        main.callback.__module__,
+        "--execution-mode",
+        "changing",
+        "--seeds",
+        "3..5",
+        "--trace",
+    ]
     environments = [{**os.environ, "PYTHONHASHSEED": str(h)} for h in (1, 2)]
     traces = [subprocess.run(command, env=e, capture_output=True, text=True, check=True).stdout for e in environments]
     one, other = ([line for line in trace.splitlines() if " ms  " in line] for trace in traces)
@@ -82,15 +91,15 @@ def test_history_does_not_depend_on_hash_order() -> None:
 
 
 def test_command_replays_a_seed() -> None:
-    shown = CliRunner().invoke(main, ["--tempo", "changing", "--seeds", "7..7", "--trace"])
+    shown = CliRunner().invoke(main, ["--execution-mode", "changing", "--seeds", "7..7", "--trace"])
     assert shown.exit_code == 0, shown.output
     assert "MICRO_BATCH, from" in shown.output
     assert "0 with violations" in shown.output
 
 
-@pytest.mark.parametrize("mutant", MUTANTS_OF_TEMPOS, ids=lambda mutant: mutant.__name__)
+@pytest.mark.parametrize("mutant", MUTANTS_OF_EXECUTION_MODES, ids=lambda mutant: mutant.__name__)
 def test_planted_bug_is_found(mutant: Mutant) -> None:
-    kinds, first = MUTANTS_OF_TEMPOS[mutant]
+    kinds, first = MUTANTS_OF_EXECUTION_MODES[mutant]
     for seed in range(first, first + SEEDS_MAX):
         with mutant():
             found = list_violation_kinds(run_changing_seed(seed).violations)

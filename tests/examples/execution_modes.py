@@ -1,7 +1,9 @@
-"""Every example in every tempo against a plain computation: `python -m tests.examples.tempos --target spark`.
+"""Every example in every execution mode against a plain computation.
 
-What is final must be the same. Two tempos tell results as they grow, and know late records; a batch tells the last ones
-only, and has none that are late. Where that shows, an example's answer has a second function for the batch.
+`python -m tests.examples.execution_modes --target spark` runs them on Spark.
+
+What is final must be the same. Two execution modes tell results as they grow, and know late records; a batch tells the
+last ones only, and has none that are late. Where that shows, an example's answer has a second function for the batch.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from penstock.datastream import DataStream, StreamExecutionEnvironment
 FOLDER = Path(__file__).parents[2] / "examples"
 EXAMPLES = sorted([*FOLDER.glob("[!_]*.py"), *FOLDER.glob("cep/*.py")])
 NAMES = [".".join(path.relative_to(FOLDER).with_suffix("").parts) for path in EXAMPLES]
-TEMPOS = ["STREAMING", "BATCH", "MICRO_BATCH"]
+EXECUTION_MODES = ["STREAMING", "BATCH", "MICRO_BATCH"]
 #: Where an example is handed no records that could be counted.
 FILE_RECORDS = 1_000
 
@@ -52,7 +54,7 @@ def compare(
     target: str,
     parallelism: int,
     directory: Path,
-    tempo: str = "STREAMING",
+    execution_mode: str = "STREAMING",
     epochs: int = 3,
     more: dict[str, Any] | None = None,
 ) -> None:
@@ -65,7 +67,7 @@ def compare(
     settings = Configuration.from_dict(
         {
             "execution.target": target,
-            "execution.runtime-mode": tempo,
+            "execution.runtime-mode": execution_mode,
             "execution.micro-batch.max-records": -(-max(map(count_records, inputs), default=FILE_RECORDS) // epochs),
             "parallelism.default": parallelism,
             "restart-strategy.type": "none",  # a mistake is told, rather than made again
@@ -78,7 +80,7 @@ def compare(
         plain.run(env, directory)
         return
     results = collect(env, example.build(env, *inputs))
-    ending = "_in_batch" if tempo == "BATCH" and hasattr(plain, "DIFFERS_IN_BATCH") else ""
+    ending = "_in_batch" if execution_mode == "BATCH" and hasattr(plain, "DIFFERS_IN_BATCH") else ""
     if hasattr(plain, "check"):
         getattr(plain, f"check{ending}")(results, *inputs)
     else:
@@ -91,28 +93,32 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--target", choices=["spark", "local"], default="spark")
     parser.add_argument("--parallelism", default="1,4", help="one after the other")
-    parser.add_argument("--tempos", default=",".join(TEMPOS))
+    parser.add_argument("--modes", default=",".join(EXECUTION_MODES))
     parser.add_argument("--examples", default=",".join(NAMES))
     arguments = parser.parse_args()
     logging.disable(logging.CRITICAL)
-    runs = [(int(p), tempo) for p in arguments.parallelism.split(",") for tempo in arguments.tempos.split(",")]
+    runs = [
+        (int(p), execution_mode)
+        for p in arguments.parallelism.split(",")
+        for execution_mode in arguments.execution_modes.split(",")
+    ]
     print("seconds of each example, or what is wrong; the first run starts Spark")
-    row(["example", *(f"{tempo} {parallelism}" for parallelism, tempo in runs)])
+    row(["example", *(f"{execution_mode} {parallelism}" for parallelism, execution_mode in runs)])
     row(["---"] * (1 + len(runs)))
     failures = []
     totals = dict.fromkeys(runs, 0.0)
     for name in arguments.examples.split(","):
         cells = []
-        for parallelism, tempo in runs:
+        for parallelism, execution_mode in runs:
             begun = time.perf_counter()
             try:
                 with tempfile.TemporaryDirectory() as directory:
-                    compare(name, arguments.target, parallelism, Path(directory), tempo)
+                    compare(name, arguments.target, parallelism, Path(directory), execution_mode)
             except Exception as error:  # noqa: BLE001 - told below
-                failures.append(f"{name}, {tempo}, parallelism {parallelism}: {type(error).__name__}: {error}")
+                failures.append(f"{name}, {execution_mode}, parallelism {parallelism}: {type(error).__name__}: {error}")
             seconds = time.perf_counter() - begun
-            totals[parallelism, tempo] += seconds
-            failed = bool(failures) and failures[-1].startswith(f"{name}, {tempo}, parallelism {parallelism}:")
+            totals[parallelism, execution_mode] += seconds
+            failed = bool(failures) and failures[-1].startswith(f"{name}, {execution_mode}, parallelism {parallelism}:")
             cells.append("wrong" if failed else f"{seconds:.1f}")
         row([name, *cells])
     row(["all", *(f"{seconds:.0f}" for seconds in totals.values())])
