@@ -52,7 +52,7 @@ class Feature:
         verdict: one of `VERDICTS`.
         weight: how much its users miss it, from 1 to 5.
         page: the page that describes it, below docs/, with an anchor.
-        test: the file or the id of the test that proves the verdict.
+        tests: the files or ids of tests that prove the verdict.
         note: a sentence on the verdict.
         absent: a name that exists only once the verdict is out of date.
     """
@@ -63,7 +63,7 @@ class Feature:
     verdict: str
     weight: int
     page: str = ""
-    test: str = ""
+    tests: Sequence[str] = ()
     note: str = ""
     absent: str = ""
 
@@ -120,11 +120,9 @@ def _weigh(features: Sequence[Feature], verdict: str | None = None) -> int:
 
 
 def _format_line(feature: Feature) -> str:
-    links = []
-    if feature.page:
-        links.append(f"[page]({feature.page})")
-    if feature.test:
-        links.append(f"[test](../{feature.test.partition('::')[0]})")
+    links = [f"[page]({feature.page})"] if feature.page else []
+    files = dict.fromkeys(test.partition("::")[0] for test in feature.tests)
+    links += [f"[{Path(file).stem}](../{file})" for file in files]
     verdict = f"**{feature.verdict}**" if feature.verdict in ("missing", "refused") else feature.verdict
     remarks = " ".join(filter(None, [feature.note, ", ".join(links)]))
     return f"| {feature.feature} | {feature.flink} | {verdict} | {feature.weight} | {remarks} |\n"

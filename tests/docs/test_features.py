@@ -145,7 +145,7 @@ def test_lines_are_complete() -> None:
         assert feature.verdict in SCRIPT.VERDICTS, feature
         assert feature.weight in range(1, 6), feature
         if feature.verdict in SCRIPT.PROVEN:
-            assert feature.test, feature
+            assert feature.tests, feature
             assert feature.page, feature
         assert feature.note or feature.verdict in ("works", "missing"), feature
         assert not feature.note or feature.note.endswith("."), feature
@@ -153,13 +153,13 @@ def test_lines_are_complete() -> None:
 
 
 def test_each_test_that_is_named_exists() -> None:
-    for feature in FEATURES:
-        file, _, name = feature.test.partition("::")
-        if file:
-            assert file.startswith("tests/"), feature
-            assert (ROOT / file).is_file(), feature
-            definition = rf"^(async )?def {name or 'test_.*'}\("
-            assert re.search(definition, (ROOT / file).read_text(), re.MULTILINE), feature
+    for test in {test for feature in FEATURES for test in feature.tests}:
+        file, *names = test.split("::")
+        assert file.startswith("tests/"), test
+        assert (ROOT / file).is_file(), test
+        for name in names or ["test_.*"]:
+            definition = rf"^ *(class|(async )?def) {name}[(:]"
+            assert re.search(definition, (ROOT / file).read_text(), re.MULTILINE), test
 
 
 def test_each_page_that_is_named_has_that_section() -> None:
