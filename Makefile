@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
-.PHONY: help env java postgres browser page page-images check format ready test test-all demo bench bench-guard sim docs options connectors functions lock clean
+.PHONY: help env java postgres browser page page-images check format ready test test-all demo bench bench-guard sim docs options connectors functions features lock clean
 
 PYTEST_ARGS ?=
 # Much of a test on Spark is waiting, so four processes are worth having on two cores.
@@ -114,6 +114,9 @@ connectors: env ## write the tables of options on the pages of connectors and fo
 
 functions: env ## write the page of all functions of SQL from the code
 	@$(RUN) python scripts/functions.py docs/sql-functions.md
+
+features: env ## write the page of Flink's features from its file, and print the sums
+	@$(RUN) python scripts/features.py docs/flink-features.toml docs/flink-features.md
 
 lock: ## write the lock files anew (LOCK_ARGS=--upgrade moves every pin)
 	@scripts/lock $(LOCK_ARGS)
