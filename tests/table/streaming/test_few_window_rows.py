@@ -31,7 +31,7 @@ from penstock.sql.stream.windows.columnar import (
 )
 from penstock.sql.stream.windows.window_aggregate import WindowTime
 from penstock.sql.typed import Field
-from penstock.state.heap import HeapKeyedStateBackend
+from penstock.state.backend import HeapKeyedStateBackend
 from penstock.state.keys import assign_key_group, subtask_of_key_group
 from penstock.testing import OneInputOperatorHarness, operator_harness
 
