@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.server.gateway.rig import LOCAL, Client, gateway, last_cause
@@ -145,6 +146,33 @@ def test_sessions_do_not_see_each_other(client: Client) -> None:
     assert client.rows(other, "SHOW CURRENT DATABASE") == [["default_database"]]
     assert "my.key" not in client.json("GET", other)["properties"]
     assert client.json("GET", one)["properties"]["my.key"] == "mine"
+
+
+def test_100_sessions_at_once(client: Client) -> None:
+    def use(number: int) -> list[list[int]]:
+        session = client.open()
+        client.rows(session, f"CREATE VIEW v AS SELECT {number} AS x")
+        rows = client.rows(session, "SELECT x FROM v")
+        sessions.append(session)
+        return rows
+
+    sessions: list[str] = []
+    with ThreadPoolExecutor(20) as threads:
+        assert list(threads.map(use, range(100))) == [[[number]] for number in range(100)]
+    assert len(set(sessions)) == 100
+    for session in sessions:
+        client.json("DELETE", session)
+
+
+@pytest.mark.parametrize(
+    "options", [{"parallelism.default": "x"}, {"table.local-time-zone": "Nowhere"}, {"execution.target": "remote"}]
+)
+def test_a_wrong_option_fails_the_statements_that_need_it(client: Client, options: dict[str, str]) -> None:
+    (key,) = options
+    session = client.open(**options)
+    assert key in client.failure(session, "SELECT 1")
+    client.rows(session, f"RESET '{key}'")
+    assert client.rows(session, "SELECT 1") == [[1]]
 
 
 def test_options_of_a_statement_apply_to_it_alone(client: Client, session: str) -> None:

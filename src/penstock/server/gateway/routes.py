@@ -13,6 +13,7 @@ about a session or an operation has one entry, a failed statement or fetch two.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -46,6 +47,7 @@ NEWEST: Final = VERSIONS[-1]
 _KINDS: Final = {"+I": "INSERT", "-U": "UPDATE_BEFORE", "+U": "UPDATE_AFTER", "-D": "DELETE"}
 _REST: Final = "org.apache.flink.runtime.rest.handler.RestHandlerException"
 _REQUEST: Final = "org.apache.flink.runtime.rest.handler.HandlerRequestException"
+_NUMBER: Final = re.compile("[+-]?[0-9]{1,19}")
 _UNSUPPORTED: Final = "java.lang.UnsupportedOperationException"
 
 
@@ -326,10 +328,7 @@ def _handle(call: Call, name: str) -> str:
 
 def _token(call: Call) -> int:
     text = call.path["token"]
-    try:
-        token = int(text, 10)
-    except ValueError as error:
-        raise _bad_parameter("path", "token", text) from error
+    token = int(text) if _NUMBER.fullmatch(text) else 2**63
     if not -(2**63) <= token < 2**63:
         raise _bad_parameter("path", "token", text)
     return token

@@ -469,7 +469,7 @@ class Sessions:
         """Open a session.
 
         Raises:
-            GatewayError: if there are too many.
+            GatewayError: if there are too many, or an option is wrong.
         """
         remember(options)
         with self._lock:
@@ -478,7 +478,10 @@ class Sessions:
                     f"Failed to create session, the count of active sessions exceeds the max count: "
                     f"{self.settings.sessions_max}. Close one, or raise sql-gateway.session.max-num."
                 )
-        session = GatewaySession(self.make_engine(options), name, self.now)
+        try:
+            session = GatewaySession(self.make_engine(options), name, self.now)
+        except PenstockError as error:
+            raise GatewayError(("java.lang.IllegalArgumentException", hide(str(error)))) from error
         with self._lock:
             self._sessions[session.handle] = session
         _log.info("session %s is open", session.handle)
