@@ -1,54 +1,45 @@
 """The options of the SQL gateway, under Flink's keys. Who may access it, and TLS, are options of the REST API."""
 
-from penstock.base.config_options import (
-    BOOLEAN,
-    PORT,
-    POSITIVE,
-    POSITIVE_TIME_MS,
-    STRING,
-    TIME_MS,
-    ValueType,
-    option,
-    to_ports,
-    unset,
-)
+from penstock.base import config_options as values
 
 # SQL gateway ---------------------------------------------------------------------------------------------------------
 
-GATEWAY_PORT = option("sql-gateway.endpoint.rest.port", PORT, 8083, "The port of the SQL gateway; 0 picks a free port.")
-GATEWAY_BIND_PORT = unset(
+GATEWAY_PORT = values.option(
+    "sql-gateway.endpoint.rest.port", values.PORT, 8083, "The port of the SQL gateway; 0 picks a free port."
+)
+GATEWAY_BIND_PORT = values.unset(
     "sql-gateway.endpoint.rest.bind-port",
-    ValueType("ports", to_ports),
+    values.ValueType("ports", values.to_ports),
     "The ports to try, in order, such as 8083-8090. If unset, sql-gateway.endpoint.rest.port.",
 )
-GATEWAY_ADDRESS = unset(
-    "sql-gateway.endpoint.rest.address", STRING, "The host name under which clients reach the SQL gateway."
+GATEWAY_ADDRESS = values.unset(
+    "sql-gateway.endpoint.rest.address", values.STRING, "The host name under which clients reach the SQL gateway."
 )
-GATEWAY_BIND_ADDRESS = option(
+GATEWAY_BIND_ADDRESS = values.option(
     "sql-gateway.endpoint.rest.bind-address",
-    STRING,
+    values.STRING,
     "127.0.0.1",
     "The address that the SQL gateway binds to. Beyond this host it needs security.ssl.rest.enabled, or "
     "penstock.rest.insecure, and clients need the token of the REST API.",
 )
-GATEWAY_IDLE_TIMEOUT_MS = option(
+GATEWAY_IDLE_TIMEOUT_MS = values.option(
     "sql-gateway.session.idle-timeout",
-    TIME_MS,
+    values.TIME_MS,
     600_000,
     "How long a session of the SQL gateway may be without a call before it ends; 0 for ever.",
 )
-GATEWAY_CHECK_INTERVAL_MS = option(
+GATEWAY_CHECK_INTERVAL_MS = values.option(
     "sql-gateway.session.check-interval",
-    POSITIVE_TIME_MS,
+    values.POSITIVE_TIME_MS,
     60_000,
     "How often the SQL gateway looks for idle sessions.",
 )
-GATEWAY_SESSIONS_MAX = option(
-    "sql-gateway.session.max-num", POSITIVE, 1_000_000, "The maximum number of sessions of the SQL gateway."
+GATEWAY_SESSIONS_MAX = values.option(
+    "sql-gateway.session.max-num", values.POSITIVE, 1_000_000, "The maximum number of sessions of the SQL gateway."
 )
-GATEWAY_TRUE_INSTANTS = option(
+GATEWAY_TRUE_INSTANTS = values.option(
     "penstock.sql-gateway.true-instants",
-    BOOLEAN,
+    values.BOOLEAN,
     False,
     "Whether the SQL gateway sends the true instant of a TIMESTAMP_LTZ in JSON. If false, it sends the clock of the "
     "session's time zone followed by Z, as Flink does, which Flink's clients expect.",
