@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.server.gateway.flink_clients import HERE, SCRIPTS, find_flink, run_jdbc, run_sql_client, without_causes
-from tests.server.gateway.replay import replay
+from tests.server.gateway.replay import CONVERSATIONS, replay
 from tests.server.gateway.rig import LOCAL, Client
 
 from penstock.base.configuration import Configuration
@@ -44,7 +44,8 @@ def penstock_at(address: str | None) -> Iterator[int]:
 
 
 def replay_at(port: int) -> list[str]:
-    return replay(Client(f"http://127.0.0.1:{port}"))
+    client = Client(f"http://127.0.0.1:{port}")
+    return [line for name in CONVERSATIONS for line in replay(client, name)]
 
 
 def compare(name: str, run: Callable[[int], list[str]], flink: int, penstock: int, records: bool) -> int:

@@ -82,6 +82,10 @@ class ScriptedEngine:
     def complete(self, statement: str, position: int) -> Sequence[str]:
         return [statement[:position]]
 
+    def deploy(self, script: str | None, uri: str | None, options: Mapping[str, str]) -> str:
+        self.ran.append((f"{script} {uri}", dict(options)))
+        return "a-cluster"
+
     def describe(self, error: BaseException) -> GatewayError:
         return error if isinstance(error, GatewayError) else GatewayError(("test.Error", str(error)))
 

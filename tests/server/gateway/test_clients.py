@@ -19,7 +19,7 @@ from tests.server.gateway.flink_clients import (
     run_sql_client,
     without_causes,
 )
-from tests.server.gateway.replay import replay
+from tests.server.gateway.replay import CONVERSATIONS, replay
 from tests.server.gateway.rig import LOCAL, Client
 
 from penstock.base.configuration import Configuration
@@ -54,11 +54,13 @@ def jdbc(port: int, token: str, steps: Path | None = None) -> list[str]:
         pytest.skip(f"the JDBC driver cannot be fetched: {error}")
 
 
-def test_recorded_calls_get_what_they_get_at_flink(port: int) -> None:
+@pytest.mark.parametrize("name", CONVERSATIONS)
+def test_recorded_calls_get_what_they_get_at_flink(name: str, port: int) -> None:
     """The calls of the JDBC driver, the SQL client and dbt, and probes of all paths and types."""
     client = Client(f"http://127.0.0.1:{port}", {"authorization": f"Bearer {TOKEN}"})
-    expected = (HERE / "flink_shows" / "calls.txt").read_text().splitlines()
-    assert replay(client) == expected
+    text = (HERE / "flink_shows" / "calls.txt").read_text()
+    (expected,) = [part.splitlines() for part in f"\n{text}".split("\n# ")[1:] if part.startswith(f"{name}\n")]
+    assert replay(client, name) == [f"# {name}", *expected[1:]]
 
 
 def test_a_program_of_jdbc_sees_what_it_sees_at_flink(port: int) -> None:

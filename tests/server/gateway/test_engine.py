@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import logging
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from tests.server.gateway.rig import LOCAL, Client, gateway, last_cause
 
 from penstock.base.configuration import Configuration
 from penstock.cli.gateway.engine import Gateway
+from penstock.cli.program.launch import LOG_VARIABLE
 from penstock.server.attachment import dispatcher
 
 SEQUENCE = (
@@ -266,3 +270,39 @@ def test_maps_that_json_lacks_are_sent_as_text(client: Client, session: str) -> 
     assert [page["results"]["data"] for page in client.pages(operation, "PLAIN_TEXT") if page["results"]["data"]] == [
         [{"kind": "INSERT", "fields": ["{1=x}"]}]
     ]
+
+
+def test_a_script_runs_in_a_process_of_its_own(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With the options of the session and of the call; its output is kept in a file."""
+    monkeypatch.setenv(LOG_VARIABLE, str(tmp_path))
+    session = client.open(**{"my.key": "of the session", "rest.port": "1"})
+    script = tmp_path / "script.sql"
+    script.write_text("SELECT 'tea' AS drink;\nSET;\n")
+    pause = threading.Event()
+    with caplog.at_level(logging.INFO, "penstock.gateway"):
+        for body in ({"script": script.read_text()}, {"scriptUri": str(script)}):
+            deployed = client.json(
+                "POST", f"{session}/scripts", body | {"executionConfig": {"other.key": "of the call"}}
+            )
+            name = deployed["clusterID"]
+            while not any(f"{name} has ended with 0" in record.getMessage() for record in caplog.records):
+                assert not any(f"{name} has ended" in record.getMessage() for record in caplog.records)
+                pause.wait(0.05)
+            (log,) = tmp_path.glob(f"{name}*.log")
+            output = log.read_text()
+            for text in ("tea", "of the session", "of the call"):
+                assert text in output
+            assert "rest.port" not in output
+
+
+def test_a_script_that_cannot_run_is_refused(client: Client, session: str, tmp_path: Path) -> None:
+    for body, reason in (
+        ({"script": "SELECT 1; SELEC 2;"}, "SQL parse failed."),
+        ({"scriptUri": str(tmp_path / "nosuch.sql")}, "nosuch.sql cannot be read"),
+        ({"scriptUri": "nosuch://x"}, "nosuch://x cannot be read"),
+    ):
+        code, text = client.ask("POST", f"{session}/scripts", body)
+        assert code == 500
+        assert reason in last_cause(text)

@@ -204,12 +204,22 @@ def test_cancel_and_configure_and_complete() -> None:
         assert ("SET", {}) in engines[0].ran
 
 
+def test_a_script_is_deployed() -> None:
+    sessions, engines = scripted()
+    with serving(sessions) as client:
+        session = client.open()
+        body = {"script": "SELECT 1;", "executionConfig": {"a": 1}}
+        assert client.json("POST", f"{session}/scripts", body) == {"clusterID": "a-cluster"}
+        assert client.json("POST", f"{session}/scripts", {"scriptUri": "x.sql"}) == {"clusterID": "a-cluster"}
+    assert engines[0].ran == [("SELECT 1; None", {"a": "1"}), ("None x.sql", {})]
+
+
 def test_what_penstock_lacks_is_an_error_and_no_success() -> None:
     with serving(scripted()[0]) as client:
         v4, v3 = client.open(), client.open("v3")
         for method, path, body in (
-            ("POST", f"{v4}/scripts", {"script": "SELECT 1;"}),
             ("POST", f"{v4}/scripts", {}),
+            ("POST", f"{v4}/scripts", {"script": "SELECT 1;", "scriptUri": "file:///x.sql"}),
             ("POST", f"{v3}/materialized-tables/t/refresh", {"isPeriodic": False}),
             ("POST", "/v3/workflow/embedded-scheduler/create", {}),
             ("POST", "/v3/workflow/embedded-scheduler/suspend", {}),

@@ -152,6 +152,16 @@ def test_a_failure_stays_on_the_operation() -> None:
         operation.cancel()
 
 
+def test_a_failure_that_is_no_mistake_of_the_user_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    sessions, _ = scripted()
+    operation = submitted(sessions.open(None, {}), "fail")
+    with pytest.raises(GatewayError):
+        operation.wait()
+    (record,) = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert operation.handle in record.getMessage()
+    assert record.exc_info is not None
+
+
 def test_a_failing_query_gives_its_rows_first() -> None:
     sessions, _ = scripted()
     operation = submitted(sessions.open(None, {}), "broken 2")

@@ -16,20 +16,25 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import subprocess
 import sys
 import threading
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from concurrent.futures import wait
 from contextlib import contextmanager
 from typing import Any, Final
 
+import fsspec
+
 from penstock.base import gateway_options as known
 from penstock.base import options as rest
 from penstock.base.configuration import Configuration
-from penstock.base.errors import ConfigurationError, JobExecutionError, PenstockError, UnsupportedError
+from penstock.base.errors import ConfigurationError, JobExecutionError, OperationError, PenstockError, UnsupportedError
 from penstock.base.secrets import hide, remember, shown
 from penstock.cli.gateway.values import RowWriter, columns_json
+from penstock.cli.program.launch import log_file, started_detached
 from penstock.cli.sql_shell.statements import split
 from penstock.drivers.global_configuration import OPTIONS_VARIABLE, default_configuration, handed_over
 from penstock.drivers.logs import log_to_stderr_by_default
@@ -234,6 +239,31 @@ class TableEngine:
             raise UnsupportedError("completion needs prompt-toolkit: pip install 'penstock[shell]'") from error
         return candidates(statement[:position], statement[position:], SessionNames(self._tables)).texts
 
+    def deploy(self, script: str | None, uri: str | None, options: Mapping[str, str]) -> str:
+        """See `Engine`. The process runs `penstock sql`, and goes on when the gateway ends.
+
+        Raises:
+            SqlParserError: if the script is no SQL.
+            OperationError: if there is no script at the address.
+        """
+        if script is None:
+            try:
+                with fsspec.open(uri, "rt", encoding="utf-8") as file:
+                    script = str(file.read())
+            except (OSError, ValueError, ImportError) as error:
+                raise OperationError(f"the script {uri} cannot be read: {hide(str(error))}") from error
+        for statement in split(script):
+            parse_statement(statement.text)
+        given = {**self._config.to_map(), **options}
+        handed = handed_over({key: value for key, value in given.items() if not key.startswith(_OF_CLIENTS)})
+        name = f"penstock-script-{uuid.uuid4()}"
+        log = log_file(name, None)
+        command = [sys.executable, "-m", "penstock.cli.main", "sql"]
+        with started_detached(command, {**os.environ, OPTIONS_VARIABLE: handed}, log, script) as (process, _):
+            _log.info("%s runs as process %d; its output is in %s", name, process.pid, log)
+            threading.Thread(target=_watch, args=(name, process), name="penstock-gateway-script", daemon=True).start()
+        return name
+
     def describe(self, error: BaseException) -> GatewayError:
         """See `Engine`."""
         if isinstance(error, GatewayError):
@@ -250,6 +280,11 @@ class TableEngine:
 
     def close(self) -> None:
         """See `Engine`. The jobs of INSERTs go on."""
+
+
+def _watch(name: str, process: subprocess.Popen[bytes]) -> None:
+    code = process.wait()
+    _log.log(logging.WARNING if code else logging.INFO, "%s has ended with %d", name, code)
 
 
 def _flink_class(name: str, full_name: str) -> str:

@@ -274,20 +274,22 @@ class GatewayRoutes:
         except GatewayError as error:
             raise _failure(error, "Failed to fetchResults.", is_long=True) from error
 
-    # --- what Penstock does not have ---------------------------------------------------------------------------------
-
     def deploy(self, call: Call) -> Any:
-        """Refuse a script: application mode is a deployment of Flink."""
+        """Start a script in a process of its own, which is what a cluster is in Flink's application mode."""
+        doing = "Failed to deploy script to cluster."
         body: ScriptBody = _read_body(call, ScriptBody)
-        self._session(call, "Failed to deploy script to cluster.", is_long=True)
-        if body.script is None and body.scriptUri is None:
+        session = self._session(call, doing, is_long=True)
+        if (body.script is None) == (body.scriptUri is None):
             missing = ("java.lang.IllegalArgumentException", "Please specify script content or uri.")
             raise Failure(500, GatewayError(missing), is_long=True)
-        raise _unsupported(
-            "Failed to deploy script to cluster.",
-            "Application Mode not supported by standalone deployments. Run the script with `penstock sql -f FILE`, or "
-            "submit its statements one by one.",
-        )
+        options = _texts(body.executionConfig)
+        engine = session.engine
+        try:
+            return {"clusterID": session.call(lambda: engine.deploy(body.script, body.scriptUri, options))}
+        except GatewayError as error:
+            raise Failure(500, error.within(*api_error(doing).causes), is_long=True) from error
+
+    # --- what Penstock does not have ---------------------------------------------------------------------------------
 
     def refresh(self, call: Call) -> Any:
         """Refuse to refresh a materialized table: there are none."""

@@ -138,6 +138,12 @@ class Engine(Protocol):
     def complete(self, statement: str, position: int) -> Sequence[str]:
         """Return the words that may stand at a position of a statement."""
 
+    def deploy(self, script: str | None, uri: str | None, options: Mapping[str, str]) -> str:
+        """Start a script, given as text or by its address, outside of the session, and return the name of its process.
+
+        The script has the options of the session and these.
+        """
+
     def describe(self, error: BaseException) -> GatewayError:
         """Return an error of a statement as the chain of its causes."""
 
@@ -273,6 +279,8 @@ class Operation:
         try:
             pages = Pages(self._run(lambda: self.status is not Status.RUNNING))
         except BaseException as error:  # noqa: BLE001 - the client gets it
+            if not isinstance(error, PenstockError):
+                _log.warning("operation %s failed unexpectedly", self.handle, exc_info=error)
             self._end(Status.ERROR, failure=self._failed(self._describe(error)))
             return
         if not self._end(Status.FINISHED, pages):
@@ -295,8 +303,12 @@ class Operation:
     def wait(self) -> None:
         """Wait until the statement has run; raise its failure."""
         self._done.wait()
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        """Raise the failure of the statement. Each caller gets an exception of its own, with its own traceback."""
         if self._failure is not None:
-            raise self._failure
+            raise GatewayError(*self._failure.causes)
 
     def fetch(self, token: int, patience: float = PATIENCE_SECONDS) -> Page:
         """Return a page of its result.
@@ -305,8 +317,7 @@ class Operation:
             GatewayError: if the statement or its query has failed, was cancelled, or the token is out of turn.
         """
         self._done.wait(patience)
-        if self._failure is not None:
-            raise self._failure
+        self._raise_failure()
         if not self.status.is_terminal:
             return Page("NOT_READY", next_token=token)
         if self._pages is None or self.status is not Status.FINISHED:
