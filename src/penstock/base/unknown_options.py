@@ -10,7 +10,6 @@ import difflib
 from collections.abc import Iterable
 from typing import Final
 
-from penstock.base import gateway_options  # noqa: F401 - its options are known, too
 from penstock.base.options import REGISTRY
 
 #: options that take effect
