@@ -122,6 +122,21 @@ def test_a_statement_that_waits_for_its_job_can_be_cancelled(with_jobs: Client) 
     assert "SHOW JOBS lists" in with_jobs.failure(session, f"STOP JOB '{'0' * 32}'")
 
 
+def test_a_job_is_stopped_with_a_savepoint(with_jobs: Client, tmp_path: Path) -> None:
+    session = with_jobs.open(**{"execution.checkpointing.savepoint-dir": str(tmp_path)})
+    with_jobs.rows(session, ENDLESS)
+    with_jobs.rows(session, "CREATE TABLE sink (id BIGINT) WITH ('connector' = 'blackhole')")
+    ((job_id,),) = with_jobs.rows(session, "INSERT INTO sink SELECT * FROM endless")
+    while with_jobs.rows(session, f"DESCRIBE JOB '{job_id}'")[0][2] != "RUNNING":
+        pass
+    page, _ = with_jobs.pages(with_jobs.submit(session, f"STOP JOB '{job_id}' WITH SAVEPOINT"))
+    assert [column["name"] for column in page["results"]["columns"]] == ["savepoint path"]
+    ((path,),) = [row["fields"] for row in page["results"]["data"]]
+    assert Path(path.removeprefix("file://")).is_relative_to(tmp_path)
+    while with_jobs.rows(session, f"DESCRIBE JOB '{job_id}'")[0][2] != "FINISHED":
+        pass
+
+
 def test_close_ends_the_job_of_a_query_in_the_middle(with_jobs: Client) -> None:
     session = with_jobs.open()
     with_jobs.rows(session, ENDLESS)

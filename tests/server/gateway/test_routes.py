@@ -283,7 +283,7 @@ def test_other_hosts_names_and_other_sites_are_refused() -> None:
 
 
 def test_the_gateway_is_for_this_host_unless_it_has_tls_or_somebody_knows(tmp_path: Any) -> None:
-    """S1: as the REST API, whose tokens it has, with addresses of its own."""
+    """As the REST API, whose tokens it has, with addresses of its own."""
     assert gateway_settings(Configuration()).bind_address == "127.0.0.1"
     assert gateway_settings(Configuration()).ports == "8083"
     assert gateway_settings(Configuration()).token is None
