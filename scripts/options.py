@@ -10,8 +10,8 @@ import re
 import sys
 from pathlib import Path
 
+from penstock.base import gateway_options, options
 from penstock.base import metrics as metric_options
-from penstock.base import options
 from penstock.base.config_options import BYTES_COUNT, DURATION_MS, ConfigOption, render
 
 BEGIN = """# All options
@@ -32,7 +32,7 @@ UNITS_BYTES = [("mb", 1 << 20), ("kb", 1 << 10), ("bytes", 1)]
 
 def page() -> str:
     """The text of the page."""
-    source = "".join(Path(str(module.__file__)).read_text() for module in (options, metric_options))
+    source = "".join(Path(str(module.__file__)).read_text() for module in (options, gateway_options, metric_options))
     headings = [(found.start(), found[1]) for found in HEADING.finditer(source)]
     sections: dict[str, list[str]] = {heading: [] for _, heading in headings}
     for key, option in options.REGISTRY.items():

@@ -14,6 +14,7 @@ _MODULES: Final = {
     "completion": "tools",
     "config": "tools",
     "demo": "tools",
+    "gateway": "run",
     "info": "jobs",
     "list": "jobs",
     "logs": "jobs",

@@ -1,8 +1,9 @@
-"""The commands that run programs and SQL: `penstock run`, `penstock session` and `penstock sql`.
+"""The commands that run programs and SQL: `penstock run`, `session`, `sql` and `gateway`.
 
 - `penstock run`: run a program, with options that it does not set itself.
 - `penstock session`: a process that runs programs submitted to it.
 - `penstock sql`: statements at a prompt, from a file, or from standard input.
+- `penstock gateway`: a process that runs the statements of Flink's SQL clients.
 """
 
 from __future__ import annotations
@@ -247,3 +248,23 @@ def sql_command(
     from penstock.cli.sql_shell.shell import ShellOptions, run_shell
 
     sys.exit(run_shell(ShellOptions(init, file, session, history, properties)))
+
+
+@click.command("gateway")
+@click.option("-t", "--target", metavar="TARGET", help="Set execution.target: spark or local.")
+@click.option("-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set an option (repeatable).")
+@click.option("--port", metavar="PORT", help="Set sql-gateway.endpoint.rest.port; 8083 by default.")
+def gateway_command(target: str | None, properties: Sequence[str], port: str | None) -> None:
+    """Serve Flink's SQL gateway, for its JDBC driver and SQL client, until Ctrl-C or SIGTERM.
+
+    It listens on this host only, unless options say otherwise. Its jobs run in this process.
+    """
+    from penstock.base.gateway_options import GATEWAY_PORT
+    from penstock.cli.client.rest_client import parse_options
+    from penstock.cli.gateway.engine import run_gateway
+    from penstock.cli.program.launch import RunFlags, options_of_flags
+
+    options = options_of_flags(RunFlags(target=target)) | parse_options(properties)
+    if port is not None:
+        options[GATEWAY_PORT.key()] = port
+    run_gateway(options)

@@ -13,6 +13,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -195,14 +196,17 @@ def end_of_log(log: Path) -> str:
 
 @contextmanager
 def started_detached(
-    command: Sequence[str], environment: Mapping[str, str], log: Path
+    command: Sequence[str], environment: Mapping[str, str], log: Path, text: str | None = None
 ) -> Iterator[tuple[subprocess.Popen[bytes], Iterator[dict[str, Any]]]]:
-    """Start a process in its own session; yield it and its reports, until it ends or closes them."""
+    """Start a process in its own session; yield it and its reports, until it ends or closes them.
+
+    Its standard input is a text, or nothing.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
     reader, writer = os.pipe()
     more = {REPORT_VARIABLE: str(writer), OUTPUT_VARIABLE: str(log.absolute())}
     with os.fdopen(reader) as reports, log.open("ab") as output:
-        process = _started(command, {**environment, **more}, writer, output)
+        process = _started(command, {**environment, **more}, writer, output, text)
         yield process, map(json.loads, reports)
 
 
@@ -214,20 +218,23 @@ def log_file(name: str, directory: str | None) -> Path:
 
 
 def _started(
-    command: Sequence[str], environment: Mapping[str, str], writer: int, output: IO[bytes]
+    command: Sequence[str], environment: Mapping[str, str], writer: int, output: IO[bytes], text: str | None
 ) -> subprocess.Popen[bytes]:
-    try:
-        return subprocess.Popen(
-            list(command),
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            pass_fds=[writer],
-            start_new_session=True,
-        )
-    finally:
-        os.close(writer)
+    with tempfile.TemporaryFile() as given:
+        given.write((text or "").encode())
+        given.seek(0)
+        try:
+            return subprocess.Popen(
+                list(command),
+                env=environment,
+                stdin=subprocess.DEVNULL if text is None else given,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                pass_fds=[writer],
+                start_new_session=True,
+            )
+        finally:
+            os.close(writer)
 
 
 _FORMS = {".svg": "svg", ".mmd": "mermaid", ".mermaid": "mermaid", ".json": "json"}

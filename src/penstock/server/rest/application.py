@@ -336,7 +336,7 @@ _HEADERS: Final = {
     "content-security-policy": DATA_POLICY,
 }
 #: The number of handlers of each kind that run at a time.
-THREADS: Final[dict[routing.Pool, int]] = {"quick": 32, "workers": 16, "programs": 4}
+THREADS: Final[dict[routing.Pool, int]] = {"quick": 32, "workers": 16, "programs": 4, "statements": 256}
 #: The path of the OpenAPI document, which Flink does not serve.
 OPENAPI_PATH: Final = "/openapi.json"
 
@@ -347,7 +347,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 def application(context: RestContext, settings: RestSettings) -> Starlette:
     """Build the application with all routes, each with and without /v1."""
     context.settings = settings
-    door = _Door(context, settings)
+    door = Door(context, settings)
     described = routing.Route(
         "GET",
         OPENAPI_PATH,
@@ -369,8 +369,11 @@ def starlette_path(path: str) -> str:
     return "/".join(f"{{{part[1:]}}}" if part.startswith(":") else part for part in path.split("/"))
 
 
-class _Door:
+class Door:
     """Checks requests, calls their handlers and builds the responses."""
+
+    #: The message for an unknown path, if the method is GET.
+    unknown_path = "Unable to load requested file {}."
 
     def __init__(self, context: RestContext, settings: RestSettings) -> None:
         self._context = context
@@ -413,7 +416,7 @@ class _Door:
                 self._context,
                 route.check({name: str(value) for name, value in request.path_params.items()}),
                 dict(request.query_params),
-                await _body(request, self._settings.upload_bytes_max if route.is_upload else BODY_BYTES_MAX),
+                await _body(request, route, self._settings.upload_bytes_max if route.is_upload else BODY_BYTES_MAX),
                 request.headers.get("content-type", ""),
                 request.headers,
             )
@@ -448,13 +451,15 @@ class _Door:
         except routing.RestError as refusal:
             return self._response(routing.error_answer(refusal.code, refusal.message))
         path = request.url.path[:200]
-        message = f"Unable to load requested file {path}." if request.method == "GET" else f"Not found: {path}"
+        message = self.unknown_path.format(path) if request.method == "GET" else f"Not found: {path}"
         return self._response(routing.error_answer(404, message))
 
     def _response(self, answer: routing.Answer) -> Response:
         headers = {**self._headers, **answer.headers, "content-type": answer.content_type}
         body = answer.body
-        if answer.content_type == routing.JSON_TYPE:
+        if answer.has_rows:
+            pass  # what a query has read is not changed
+        elif answer.content_type == routing.JSON_TYPE:
             body = hide_json(body.decode()).encode()
         elif answer.content_type == routing.TEXT_TYPE:
             body = hide(body.decode("utf-8", "replace")).encode()
@@ -463,9 +468,9 @@ class _Door:
         return Response(body, answer.code, headers)
 
 
-async def _body(request: Request, bytes_max: int) -> bytes:
-    """Return the body, or raise 413 if it is too large."""
-    if request.method in ("GET", "HEAD"):
+async def _body(request: Request, route: routing.Route, bytes_max: int) -> bytes:
+    """Return the body, or raise 413 if it is too large. That of a GET is ignored, unless the route takes one."""
+    if request.method in ("GET", "HEAD") and route.body is None:
         return b""
     parts, size = [], 0
     async for part in request.stream():

@@ -19,11 +19,12 @@ import logging
 import resource
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import wait
 from typing import Any, Final
 
 import uvicorn
+from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from penstock.base.configuration import Configuration
@@ -185,16 +186,30 @@ _BACKLOG: Final = 128
 
 
 class RestServer:
-    """A running server."""
+    """A running server.
 
-    def __init__(self, context: RestContext, settings: RestSettings) -> None:
+    Args:
+        context: what its handlers share.
+        settings: where it listens, and who may access it.
+        build: returns the application.
+        title: what the log calls it.
+    """
+
+    def __init__(
+        self,
+        context: RestContext,
+        settings: RestSettings,
+        build: Callable[[RestContext, RestSettings], Starlette] = application,
+        title: str = "REST API",
+    ) -> None:
         self.context = context
+        self._title = title
         self.settings = settings
         self._socket = _bound(settings)
         context.port = self._socket.getsockname()[1]
         context.shut_down = self._shut_down
         config = uvicorn.Config(
-            application(context, settings),
+            build(context, settings),
             log_config=None,
             lifespan="off",
             access_log=False,
@@ -235,8 +250,8 @@ class RestServer:
                 break
             pause.wait(0.01)
         if not self._server.started:
-            raise OperationError(f"the REST server at {self.url} does not start: {self._failure}")
-        _log.info("REST API at %s", self.url)
+            raise OperationError(f"the {self._title} at {self.url} does not start: {self._failure}")
+        _log.info("%s at %s", self._title, self.url)
 
     def stop(self) -> None:
         """Stop the server, and wait until it has ended."""

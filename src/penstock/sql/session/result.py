@@ -295,6 +295,7 @@ class TableResult:
         style: how to print them.
         job: the job that produces them, if any.
         on_close: stops the query.
+        held: returns the rows of a query with internal values.
 
     Examples:
         >>> from penstock.table import EnvironmentSettings, TableEnvironment
@@ -317,7 +318,9 @@ class TableResult:
         style: PrintStyle,
         job: Job | None = None,
         on_close: Callable[[], None] | None = None,
+        held: Callable[[], Iterator[ChangelogRow]] | None = None,
     ) -> None:
+        self._held = held
         self._result_kind = result_kind
         self._schema = schema
         self._rows = rows
@@ -381,6 +384,22 @@ class TableResult:
             tea 2
         """
         return CloseableIterator(self._take(), self._on_close)
+
+    def held_rows(self) -> Iterator[ChangelogRow]:
+        """Return the rows of a query as they arrive, with internal values (`penstock.sql.data.arrow`).
+
+        Those of other statements are the same as in `collect`.
+
+        Raises:
+            WrongTimeError: if the rows of a query were requested before.
+        """
+        rows = self._take()
+        return rows if self._held is None else self._held()
+
+    def cancel(self) -> None:
+        """Stop the query if it still runs; the job of an INSERT goes on."""
+        if self._on_close is not None:
+            self._on_close()
 
     def print(self) -> None:
         """Print the rows as they arrive, until the end.

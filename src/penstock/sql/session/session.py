@@ -383,7 +383,9 @@ class TableSession:
             plan.schema, shows_kinds=self.config.is_streaming(), width_max=self.config.read(MAX_COLUMN_WIDTH)
         )
         schema = ResolvedSchema.physical(plan.schema.names, plan.schema.types)
-        return TableResult(ResultKind.SUCCESS_WITH_CONTENT, schema, job.rows, style, job, job.cancel)
+        return TableResult(
+            ResultKind.SUCCESS_WITH_CONTENT, schema, job.rows, style, job, job.cancel, lambda: job.held_rows()
+        )
 
     @contextmanager
     def held_rows(self, plan: Node) -> Iterator[tuple[Iterator[ChangelogRow], tzinfo]]:

@@ -57,13 +57,19 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Answer:
-    """The response as bytes; `asker` is the role that just logged in."""
+    """The response as bytes.
+
+    Attributes:
+        asker: the role that just logged in.
+        has_rows: whether the body has the rows of a query, in which nothing is hidden.
+    """
 
     code: int
     body: bytes
     content_type: str = JSON_TYPE
     headers: dict[str, str] = field(default_factory=dict)
     asker: str | None = None
+    has_rows: bool = False
 
 
 _encoder = msgspec.json.Encoder()
@@ -203,8 +209,8 @@ _FORMS: Final = {
 Access = Literal["open", "reveals", "changes", "login"]
 #: Last parts of paths whose handlers query worker processes.
 _ASKS_PROCESSES: Final = frozenset({"log", "logs", ":filename", "stdout", "thread-dump", "flamegraph", "accumulators"})
-#: Thread pools, by what their handlers wait for: nothing, a worker's process, or a program's process.
-Pool = Literal["quick", "workers", "programs"]
+#: Thread pools, by what their handlers wait for: nothing, a worker's process, a program's process, or a statement.
+Pool = Literal["quick", "workers", "programs", "statements"]
 
 
 @dataclass(frozen=True)
@@ -327,6 +333,8 @@ class Route:
         """The thread pool for the handler."""
         if self.path.startswith("/jars"):
             return "programs"
+        if self.path.startswith("/sessions"):
+            return "statements"
         return "workers" if self.path.rpartition("/")[2] in _ASKS_PROCESSES else "quick"
 
     def check(self, path: Mapping[str, str]) -> dict[str, str]:

@@ -1,0 +1,46 @@
+"""The options of the SQL gateway, under Flink's keys. Who may access it, and TLS, are options of the REST API."""
+
+from penstock.base import config_options as values
+
+# SQL gateway ---------------------------------------------------------------------------------------------------------
+
+GATEWAY_PORT = values.option(
+    "sql-gateway.endpoint.rest.port", values.PORT, 8083, "The port of the SQL gateway; 0 picks a free port."
+)
+GATEWAY_BIND_PORT = values.unset(
+    "sql-gateway.endpoint.rest.bind-port",
+    values.ValueType("ports", values.to_ports),
+    "The ports to try, in order, such as 8083-8090. If unset, sql-gateway.endpoint.rest.port.",
+)
+GATEWAY_ADDRESS = values.unset(
+    "sql-gateway.endpoint.rest.address", values.STRING, "The host name under which clients reach the SQL gateway."
+)
+GATEWAY_BIND_ADDRESS = values.option(
+    "sql-gateway.endpoint.rest.bind-address",
+    values.STRING,
+    "127.0.0.1",
+    "The address that the SQL gateway binds to. Beyond this host it needs security.ssl.rest.enabled, or "
+    "penstock.rest.insecure, and clients need the token of the REST API.",
+)
+GATEWAY_IDLE_TIMEOUT_MS = values.option(
+    "sql-gateway.session.idle-timeout",
+    values.TIME_MS,
+    600_000,
+    "How long a session of the SQL gateway may be without a call before it ends; 0 for ever.",
+)
+GATEWAY_CHECK_INTERVAL_MS = values.option(
+    "sql-gateway.session.check-interval",
+    values.POSITIVE_TIME_MS,
+    60_000,
+    "How often the SQL gateway looks for idle sessions.",
+)
+GATEWAY_SESSIONS_MAX = values.option(
+    "sql-gateway.session.max-num", values.POSITIVE, 1_000_000, "The maximum number of sessions of the SQL gateway."
+)
+GATEWAY_TRUE_INSTANTS = values.option(
+    "penstock.sql-gateway.true-instants",
+    values.BOOLEAN,
+    False,
+    "Whether the SQL gateway sends the true instant of a TIMESTAMP_LTZ in JSON. If false, it sends the clock of the "
+    "session's time zone followed by Z, as Flink does, which Flink's clients expect.",
+)

@@ -1,0 +1,10 @@
+SET 'sql-client.execution.result-mode' = 'tableau';
+CREATE VIEW v AS SELECT 1 AS one, 'x' AS two;
+SHOW VIEWS;
+DESCRIBE v;
+SELECT * FROM v;
+CREATE TEMPORARY VIEW w AS SELECT one + 1 AS more FROM v;
+SELECT * FROM w;
+DROP TEMPORARY VIEW w;
+DROP VIEW v;
+SHOW VIEWS;

@@ -1,0 +1,11 @@
+CREATE DATABASE archive;
+SHOW DATABASES;
+USE archive;
+SHOW CURRENT DATABASE;
+CREATE TABLE t (a INT) WITH ('connector' = 'blackhole');
+SHOW TABLES;
+USE default_database;
+SHOW TABLES;
+SHOW TABLES FROM archive;
+DROP DATABASE archive CASCADE;
+SHOW DATABASES;
