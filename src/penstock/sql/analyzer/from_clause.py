@@ -24,6 +24,7 @@ from penstock.sql.analyzer.calls import Calls, number
 from penstock.sql.analyzer.changelog import CHANGELOG_FUNCTIONS, changelog_table
 from penstock.sql.analyzer.expressions import ScalarAnalyser
 from penstock.sql.analyzer.match_recognize import match_recognize
+from penstock.sql.analyzer.models import MODEL_FUNCTIONS, model_table
 from penstock.sql.analyzer.scopes import Part, Queries, RelationScope, VisibleColumn, build_scope, visible_columns
 from penstock.sql.analyzer.select import project
 from penstock.sql.analyzer.windows import WINDOW_FUNCTIONS, window_table
@@ -219,8 +220,6 @@ ORDINALITY = "WITH ORDINALITY"
 #: Flink's table functions that need tables or models of a kind not available here, with an alternative
 _WITHOUT_SOURCES: Final = {
     "VECTOR_SEARCH": "no connector has an index of vectors. Compute the distances in SQL and take the nearest rows",
-    "ML_PREDICT": "there are no models. Call the model in a function of the program, see create_temporary_function",
-    "ML_EVALUATE": "there are no models. Call the model in a function of the program, see create_temporary_function",
 }
 
 
@@ -491,6 +490,8 @@ class RelationAnalyser:
                 return self._called(window_table(call, self.queries), relation)
             case relations.FunctionTable(call) if isinstance(call, syntax.Call) and call.name in CHANGELOG_FUNCTIONS:
                 return self._called(changelog_table(call, self.queries), relation)
+            case relations.FunctionTable(call) if isinstance(call, syntax.Call) and call.name in MODEL_FUNCTIONS:
+                return self._called(model_table(call, self.queries), relation)
             case relations.MatchRecognize(source):
                 return self._called(match_recognize(relation, self.scope(source, outer), self.calls), relation)
             case relations.UnnestedTable() | relations.FunctionTable():
@@ -669,8 +670,11 @@ def _check_sample(relation: relations.Relation) -> None:
         raise UnsupportedError(f"TABLESAMPLE {relation.sample} is not supported: filter rows by WHERE, as with RAND()")
 
 
+_TABLE_FUNCTIONS: Final = frozenset({*WINDOW_FUNCTIONS, *CHANGELOG_FUNCTIONS, *MODEL_FUNCTIONS})
+
+
 def _is_lateral_function(relation: relations.Relation) -> bool:
     if not isinstance(relation, relations.FunctionTable):
         return False
     call = relation.call
-    return not (isinstance(call, syntax.Call) and call.name in {**WINDOW_FUNCTIONS, **CHANGELOG_FUNCTIONS})
+    return not (isinstance(call, syntax.Call) and call.name in _TABLE_FUNCTIONS)

@@ -42,6 +42,7 @@ _PLAIN: Final = (
     logical.WatermarkAssigner,
     logical.WindowTable,
     logical.Correlate,
+    logical.MLPredictTableFunction,
     logical.Over,
     logical.TemporalJoin,
     logical.LookupJoin,
@@ -199,6 +200,7 @@ _PASSING: Final = (
     logical.Rank,
     logical.Sort,
     logical.Correlate,
+    logical.MLPredictTableFunction,
     logical.TemporalJoin,
 )
 

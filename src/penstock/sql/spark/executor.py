@@ -85,6 +85,7 @@ QUERIES: Final[dict[type[logical.Node], Callable[[BatchPlanner, Any], str]]] = {
     logical.Aggregate: aggregations.aggregate,
     logical.Distinct: aggregations.distinct,
     logical.Correlate: relations.correlate,
+    logical.MLPredictTableFunction: relations.ml_predict,
     logical.SetOperation: relations.set_operation,
     logical.Sort: relations.sort,
     logical.Over: windows.over,
@@ -394,9 +395,9 @@ class BatchExecutor:
         settings = async_settings(options)
         carried = BatchSession(session.zone, session.legacy_cast, session.now(), settings, parameters)
         tables = PushDown(lambda scan: self._connectors.scan(of_connector(scan)))
-        planner = BatchPlanner(
-            QUERIES, spark.session, self._reader, carried, lambda: spark.slots_now() or 1, tables, Calls(session)
-        )
+        slots = lambda: spark.slots_now() or 1  # noqa: E731
+        calls = Calls(session)
+        planner = BatchPlanner(QUERIES, spark.session, self._reader, carried, slots, tables, calls, options)
         try:
             with failures_told("planning the query in Spark"):
                 yield spark, planner

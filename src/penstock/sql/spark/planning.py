@@ -282,6 +282,7 @@ class BatchPlanner:
         parallelism: the number of tasks that read a source that Spark does not read itself.
         tables: pushes column selections and filters down to tables.
         calls: combines the conditions of several filters.
+        options: the options of the session.
     """
 
     def __init__(
@@ -293,8 +294,10 @@ class BatchPlanner:
         parallelism: Callable[[], int],
         tables: PushDown = NO_PUSH_DOWN,
         calls: Calls | None = None,
+        options: Mapping[str, str] | None = None,
     ) -> None:
         self._queries = queries
+        self.options = options or {}
         self.calls = calls or Calls(Session())
         self.spark = spark
         self.reader = reader

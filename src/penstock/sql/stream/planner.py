@@ -48,6 +48,7 @@ from penstock.sql.stream.joins import plan as plan_joins
 from penstock.sql.stream.joins.temporal import TemporalJoinRule
 from penstock.sql.stream.lookups.plan import LookupJoinRule
 from penstock.sql.stream.match.operator import MatchRule
+from penstock.sql.stream.models.predict import MLPredictRule
 from penstock.sql.stream.over.operators import OverRule
 from penstock.sql.stream.planning.options import (
     DEFAULTS,
@@ -90,6 +91,7 @@ RULES: Final[tuple[Rule[Any], ...]] = (
     ToChangelogRule(),
     TemporalJoinRule(),
     LookupJoinRule(),
+    MLPredictRule(),
 )
 _BY_NODE: Final[Mapping[type[logical.Node], Rule[Any]]] = {kind: rule for rule in RULES for kind in rule.nodes}
 

@@ -417,6 +417,9 @@ class TableOptions(Mapping[str, str]):
         zone: the session time zone.
     """
 
+    #: what the options belong to, for messages
+    what: ClassVar[str] = "table"
+
     def __init__(self, title: str, values: Mapping[str, str], prefix: str = "", zone: tzinfo = UTC) -> None:
         self.title = title
         self.zone = zone
@@ -445,13 +448,15 @@ class TableOptions(Mapping[str, str]):
         try:
             return option.convert(text)
         except ConfigurationError as error:
-            raise ValidationError(f"Invalid option of table {self.title}: {self._named(error, option)}") from error
+            raise ValidationError(
+                f"Invalid option of {self.what} {self.title}: {self._named(error, option)}"
+            ) from error
 
     def required(self, option: ConfigOption[T | None]) -> T:
         """Return the value of a required option; raise `ValidationError` if it is missing."""
         value = self.read(option)
         if value is None:
-            raise missing(self.title, [self._prefix + option.key()])
+            raise missing(self.title, [self._prefix + option.key()], self.what)
         return value
 
     def below(self, prefix: str) -> TableOptions:
@@ -460,16 +465,16 @@ class TableOptions(Mapping[str, str]):
 
     def wrong(self, key: str, reason: str) -> ValidationError:
         """Return the error for an option with an invalid value."""
-        return ValidationError(f"Invalid value for option '{self._prefix}{key}' of table {self.title}: {reason}")
+        return ValidationError(f"Invalid value for option '{self._prefix}{key}' of {self.what} {self.title}: {reason}")
 
     def _named(self, error: ConfigurationError, option: ConfigOption[Any]) -> str:
         return str(error).replace(f"option {option.key()} ", f"option {self._prefix}{option.key()} ", 1)
 
 
-def missing(title: str, keys: Sequence[str]) -> ValidationError:
+def missing(title: str, keys: Sequence[str], what: str = "table") -> ValidationError:
     """Return the error for missing required options."""
     return ValidationError(
-        f"One or more required options are missing for table {title}. Missing required options are: {', '.join(keys)}"
+        f"One or more required options are missing for {what} {title}. Missing required options are: {', '.join(keys)}"
     )
 
 
