@@ -9,9 +9,11 @@ from typing import Any
 from penstock.base.config_options import ConfigOption, render
 from penstock.base.errors import WrongTypeError
 from penstock.sql.analyzer.models import PlannedModel, check_config, predicted
+from penstock.sql.analyzer.queries import PlannedQuery
 from penstock.sql.catalogs.catalog import CatalogModel
 from penstock.sql.catalogs.columns import ResolvedSchema, Schema
 from penstock.sql.data.errors import ValidationError
+from penstock.sql.expressions.builder import to_node
 from penstock.sql.logical.nodes import Model as PlanModel
 from penstock.sql.logical.nodes import Node
 from penstock.sql.models.provider import PredictFunction, ProviderFactory
@@ -183,6 +185,12 @@ def _column_names(columns: Any) -> Sequence[str]:
     return [path[0] for path in columns._node.columns]
 
 
+def _operand(argument: Any) -> syntax.Expression:
+    if isinstance(argument, Table):
+        return syntax.TableArgument(PlannedQuery(argument._plan))
+    return PlannedModel(argument._model) if isinstance(argument, Model) else to_node(argument)
+
+
 class ModelMethods:
     """The methods of `TableEnvironment` that list, create, drop and use models. Paths are written as in SQL."""
 
@@ -245,6 +253,29 @@ class ModelMethods:
             full_path = ".".join(manager.qualified(parse_path(model_path_or_descriptor)))
             raise ValidationError(f"Model {full_path} was not found.")
         return Model(model, self)
+
+    def from_call(self, path: str, *arguments: Any) -> Table:
+        """Return the rows of a table function that takes tables and models, such as ML_PREDICT.
+
+        Args:
+            path: the name of the function.
+            arguments: tables, models and expressions, each perhaps with a name by `as_argument`.
+
+        Examples:
+            >>> from penstock.table import ModelDescriptor, Schema
+            >>> from penstock.table.expressions import descriptor
+            >>> number = Schema.new_builder().column("n", "BIGINT").build()
+            >>> square = ModelDescriptor.for_provider(lambda rows: [row.n * row.n for row in rows])
+            >>> model = square.input_schema(number).output_schema(number).build()
+            >>> cups = t_env.from_elements([(2,), (3,)], ["cups"])
+            >>> squares = t_env.from_call("ML_PREDICT", cups, t_env.from_model(model), descriptor("cups"))
+            >>> list(squares.execute().collect())
+            [<Row(2, 4)>, <Row(3, 9)>]
+        """
+        names = parse_path(path)
+        operands = tuple(_operand(argument) for argument in arguments)
+        relation = syntax.FunctionTable(syntax.Call(names[-1].upper(), operands, names))
+        return self._table(self._session.manager.analyser().relations.scope(relation, None).plan)
 
     def register_model_provider(self, name: str, factory: ProviderFactory) -> None:
         """Register a provider for the option `provider` of models: a function from a `ModelContext` to a

@@ -223,7 +223,8 @@ class PythonProvider(ModelProvider):
         if self._source is None and not self._target:
             raise missing(options.title, [_CLASS.key()], "model")
         function = self._source if self._source is not None else _import_class(self._target, options.title)
-        if not any(callable(getattr(function, name, None)) for name in (*_PLAIN_METHODS, "__call__")):
+        is_callable = callable(function) and not inspect.isclass(function)
+        if not is_callable and not any(callable(getattr(function, name, None)) for name in _PLAIN_METHODS):
             raise ValidationError(f"model {options.title}: {short_repr(function)} has no method predict(rows)")
         method = function if _is_function(function) else getattr(function, "predict", None)
         self._is_coroutine = inspect.iscoroutinefunction(method)

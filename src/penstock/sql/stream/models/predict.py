@@ -101,6 +101,7 @@ class MLPredictRule(Rule[MLPredictTableFunction]):
     def changes(self, node: MLPredictTableFunction, planning: Planning) -> Changes:
         """Accept inserts alone, as in Flink: a model may predict something else for the retraction of a row."""
         planning.accept("MLPredictTableFunction", node.input, INSERTS)
+        is_asynchronous(node.model.provider, dict(node.model.settings), node.model.path)
         return INSERTS
 
     def stream(self, node: MLPredictTableFunction, planning: Planning, wants_before: bool) -> Stream:
