@@ -190,6 +190,7 @@ class _Requests(AsyncPredictor):
     def __init__(self, provider: OpenAIProvider) -> None:
         self._provider = provider
         self._client: HttpClient | None = None
+        self._holding: asyncio.Task[None] | None = None
 
     async def open(self, context: FunctionContext) -> None:
         """See `AsyncPredictor`."""
@@ -202,11 +203,20 @@ class _Requests(AsyncPredictor):
             "User-Agent": "penstock",
         }
         self._client = HttpClient(read(ENDPOINT), headers, read(REQUEST_TIMEOUT_MS))
+        self._holding = asyncio.create_task(self._hold(self._client))
+        await asyncio.sleep(0)  # so that the task has begun, and closes the connections even if the loop ends at once
         self._limit = _Limit(read(REQUESTS_PER_SECOND) / (context.get_number_of_parallel_subtasks() or 1))
         metrics = context.get_metric_group()
         self._requests, self._failures = metrics.counter("numModelRequests"), metrics.counter("numModelRequestErrors")
         self._retries, self._ignored = metrics.counter("numModelRetries"), metrics.counter("numModelRowsIgnored")
         self._latency_ms = metrics.distribution("modelRequestLatency")
+
+    async def _hold(self, client: HttpClient) -> None:
+        """Close the connections when the task is cancelled: by `close`, or by the end of the event loop."""
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            client.close()
 
     async def predict(self, inputs: pa.RecordBatch) -> Predictions:
         """See `AsyncPredictor`. A row whose text is NULL gets no prediction."""
@@ -288,9 +298,10 @@ class _Requests(AsyncPredictor):
 
     async def close(self) -> None:
         """See `AsyncPredictor`."""
-        client, self._client = self._client, None
-        if client is not None:
-            client.close()
+        holding, self._holding = self._holding, None
+        if holding is not None:
+            holding.cancel()
+            await asyncio.wait([holding])
 
 
 class _Temporary(Exception):
