@@ -20,10 +20,11 @@ from penstock.sql.models.provider import PredictFunction, ProviderFactory
 from penstock.sql.parser import parse_path, syntax
 from penstock.sql.session.session import TableSession
 from penstock.sql.statements.models import model_names, visible_options
+from penstock.sql.tables.vectors import VectorSearchFunction
 from penstock.table.expression import Expression
 from penstock.table.table import Table
 
-__all__ = ["Model", "ModelDescriptor", "PredictFunction"]
+__all__ = ["Model", "ModelDescriptor", "PredictFunction", "VectorSearchFunction"]
 
 
 @dataclass(frozen=True)

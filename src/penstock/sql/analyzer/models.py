@@ -14,13 +14,24 @@ from typing import Final
 
 from penstock.base.errors import UnsupportedError, WrongValueError, did_you_mean
 from penstock.base.time import parse_duration
-from penstock.sql.analyzer.scopes import Queries
+from penstock.sql.analyzer.expressions import ScalarAnalyser
+from penstock.sql.analyzer.scopes import Queries, RelationScope
 from penstock.sql.data.errors import UnknownNameError, ValidationError
-from penstock.sql.data.types import DataType
+from penstock.sql.data.types import ArrayType, DataType, DoubleType, FloatType, IntegralType
 from penstock.sql.functions.type_rules import can_cast_implicitly
-from penstock.sql.logical.nodes import MLPredictTableFunction, Model, Node, PlanColumn, RowSchema
-from penstock.sql.parser import syntax
-from penstock.sql.typed import Typed
+from penstock.sql.logical.nodes import (
+    Filter,
+    MLPredictTableFunction,
+    Model,
+    Node,
+    PlanColumn,
+    Project,
+    RowSchema,
+    Scan,
+    VectorSearchTableFunction,
+)
+from penstock.sql.parser import syntax, to_sql
+from penstock.sql.typed import Constant, Typed
 
 #: the arguments of each function, in order, and how many of them are required
 MODEL_FUNCTIONS: Final[Mapping[str, tuple[tuple[str, ...], int]]] = {
@@ -75,6 +86,98 @@ def predicted(
     called = Model(model.path, model.inputs, model.outputs, tuple(config.items()), model.provider)
     schema = RowSchema((*plan.schema.columns, *added))
     return MLPredictTableFunction(schema=schema, input=plan, model=called, arguments=tuple(arguments))
+
+
+VECTOR_SEARCH: Final = "VECTOR_SEARCH"
+_SEARCH_ARGUMENTS: Final = ("SEARCH_TABLE", "COLUMN_TO_SEARCH", "COLUMN_TO_QUERY", "TOP_K", "CONFIG")
+SCORE: Final = "score"
+
+
+def is_vector_search(call: syntax.Expression) -> bool:
+    """Return whether a call is one of VECTOR_SEARCH."""
+    return isinstance(call, syntax.Call) and call.name == VECTOR_SEARCH
+
+
+def vector_search(call: syntax.Expression, left: RelationScope, queries: Queries) -> VectorSearchTableFunction:
+    """Return the plan of a call of VECTOR_SEARCH for each row of the left side.
+
+    Raises `ValidationError` for invalid arguments.
+    """
+    assert isinstance(call, syntax.Call)
+    if len(call.operands) < len(_SEARCH_ARGUMENTS) - 1:
+        raise ValidationError(f"Invalid number of arguments to function '{VECTOR_SEARCH}'. Was expecting 4 arguments")
+    arguments = named_arguments(call, _SEARCH_ARGUMENTS, len(_SEARCH_ARGUMENTS) - 1)
+    scan = _searched(_table(call.name, arguments["SEARCH_TABLE"], queries, "SEARCH_TABLE"))
+    column = _search_column(arguments["COLUMN_TO_SEARCH"], scan)
+    wanted = scan.schema[column].type
+    query = ScalarAnalyser(left, queries.calls).typed(arguments["COLUMN_TO_QUERY"])
+    if not can_cast_implicitly(query.type, wanted):
+        raise ValidationError(
+            f"Can not cast the query column type {query.type} to target type {wanted}. Please keep the query column "
+            "type is same to the search column type."
+        )
+    columns = [PlanColumn(column.name, column.type) for column in scan.schema]
+    names = scan.schema.names
+    score, number = SCORE, 0
+    while score in names:
+        score, number = f"{SCORE}{number}", number + 1
+    return VectorSearchTableFunction(
+        schema=RowSchema((*left.schema.columns, *columns, PlanColumn(score, DoubleType()))),
+        input=left.plan,
+        table=scan,
+        column=column,
+        query=queries.calls.implicit(query, wanted.nullable() if query.type.is_nullable else wanted),
+        top_k=_top_k(arguments["TOP_K"], left, queries),
+        settings=tuple(read_config(arguments.get("CONFIG")).items()),
+    )
+
+
+def _searched(plan: Node) -> Scan:
+    """Return the scan of a search table, of which all columns are searched."""
+    while isinstance(plan, Project) and list(plan.expressions) == list(plan.input.schema.fields()):
+        plan = plan.input
+    if isinstance(plan, Filter):
+        raise UnsupportedError("VECTOR_SEARCH does not support filter on parameter search_table.")
+    if not isinstance(plan, Scan):
+        raise UnsupportedError(
+            "Don't support calc on VECTOR_SEARCH node now: SEARCH_TABLE is a table of stored columns alone, which is "
+            "searched whole"
+        )
+    return plan
+
+
+def _search_column(argument: syntax.Expression, scan: Scan) -> int:
+    if not isinstance(argument, syntax.DescriptorArgument):
+        raise _no_match(VECTOR_SEARCH)
+    if len(argument.columns) != 1 or len(argument.columns[0]) != 1:
+        listed = ", ".join(f"`{'.'.join(path)}`" for path in argument.columns)
+        raise ValidationError(
+            "Expect parameter COLUMN_TO_SEARCH for VECTOR_SEARCH only contains one column, but multiple columns are "
+            f"found in operand DESCRIPTOR({listed})."
+        )
+    name = argument.columns[0][0]
+    names = scan.schema.names
+    if name not in names:
+        raise UnknownNameError(f"Unknown identifier '{name}'{did_you_mean(name, names)}", argument.at, name)
+    kind = scan.schema[names.index(name)].type
+    if not isinstance(kind, ArrayType) or not isinstance(kind.element_type, FloatType | DoubleType):
+        raise ValidationError(
+            f"Expect search column `{name}` type is ARRAY<FLOAT> or ARRAY<DOUBLE>, but its type is {kind}."
+        )
+    return names.index(name)
+
+
+def _top_k(argument: syntax.Expression, left: RelationScope, queries: Queries) -> int:
+    typed = ScalarAnalyser(left, queries.calls).typed(argument)
+    top_k = typed.value if isinstance(typed, Constant) and isinstance(typed.type, IntegralType) else None
+    if not isinstance(top_k, int):
+        raise ValidationError(
+            f"Expect parameter top_k is an INTEGER NOT NULL literal in VECTOR_SEARCH, but it is {to_sql(argument)} "
+            f"with type {typed.type}."
+        )
+    if top_k <= 0:
+        raise ValidationError(f"Parameter top_k must be greater than 0, but was {top_k}.")
+    return top_k
 
 
 def _arguments(plan: Node, model: Model, columns: Sequence[str], queries: Queries) -> list[Typed]:
@@ -146,11 +249,11 @@ def _no_match(name: str) -> ValidationError:
     )
 
 
-def _table(name: str, argument: syntax.Expression, queries: Queries) -> Node:
+def _table(name: str, argument: syntax.Expression, queries: Queries, parameter: str = "INPUT") -> Node:
     if isinstance(argument, syntax.Subquery):
         return queries.query(argument.query)
     if not isinstance(argument, syntax.TableArgument):
-        raise ValidationError(f"{name} takes a table for argument 'INPUT': TABLE name, or (query)")
+        raise ValidationError(f"{name} takes a table for argument '{parameter}': TABLE name, or (query)")
     if argument.partition:
         raise ValidationError(
             "Only tables with set semantics may be partitioned. Invalid PARTITION BY clause in the 0-th operand of "

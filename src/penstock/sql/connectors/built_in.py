@@ -23,6 +23,7 @@ CONNECTORS: Final = {
     "postgres-cdc": "postgres_cdc:PostgresCdcConnector",
     "print": "spark:PrintConnector",
     "spark": "spark:SparkConnector",
+    "vector-function": "spark:VectorFunctionConnector",
 }
 #: those that are created with the formats
 CONNECTORS_WITH_FORMATS: Final = {

@@ -523,6 +523,23 @@ class MLPredictTableFunction(Unary):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VectorSearchTableFunction(Unary):
+    """Joins each row of the input with the `top_k` rows of a table whose vectors are nearest to `query`.
+
+    `column`: the table's column of vectors. The columns of the table and the score follow those of the input. `keeps`:
+    keeps rows without any; `condition` is over both. `settings`: the options of the call.
+    """
+
+    table: Scan
+    column: int
+    query: Typed
+    top_k: int
+    keeps: bool = False
+    condition: Typed | None = None
+    settings: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TemporalJoin(Node):
     """Joins each left row with the version of the right side at a time (`time`: a column of the left side).
 

@@ -43,6 +43,7 @@ _PLAIN: Final = (
     logical.WindowTable,
     logical.Correlate,
     logical.MLPredictTableFunction,
+    logical.VectorSearchTableFunction,
     logical.Over,
     logical.TemporalJoin,
     logical.LookupJoin,
@@ -201,6 +202,7 @@ _PASSING: Final = (
     logical.Sort,
     logical.Correlate,
     logical.MLPredictTableFunction,
+    logical.VectorSearchTableFunction,
     logical.TemporalJoin,
 )
 

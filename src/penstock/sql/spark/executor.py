@@ -86,6 +86,7 @@ QUERIES: Final[dict[type[logical.Node], Callable[[BatchPlanner, Any], str]]] = {
     logical.Distinct: aggregations.distinct,
     logical.Correlate: relations.correlate,
     logical.MLPredictTableFunction: relations.ml_predict,
+    logical.VectorSearchTableFunction: relations.vector_search,
     logical.SetOperation: relations.set_operation,
     logical.Sort: relations.sort,
     logical.Over: windows.over,
@@ -397,12 +398,17 @@ class BatchExecutor:
         tables = PushDown(lambda scan: self._connectors.scan(of_connector(scan)))
         slots = lambda: spark.slots_now() or 1  # noqa: E731
         calls = Calls(session)
-        planner = BatchPlanner(QUERIES, spark.session, self._reader, carried, slots, tables, calls, options)
+        planner = BatchPlanner(
+            QUERIES, spark.session, self._reader, carried, slots, tables, calls, options, self._vectors
+        )
         try:
             with failures_told("planning the query in Spark"):
                 yield spark, planner
         finally:
             planner.close()
+
+    def _vectors(self, scan: Scan, column: int) -> Any:
+        return self._connectors.vector_search(of_connector(scan), column)
 
     def _reader(self, scan: Scan) -> TableReader:
         return self._connectors.reader(of_connector(scan))

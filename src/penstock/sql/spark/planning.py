@@ -283,6 +283,7 @@ class BatchPlanner:
         tables: pushes column selections and filters down to tables.
         calls: combines the conditions of several filters.
         options: the options of the session.
+        vectors: returns the search for vectors in a column of a table.
     """
 
     def __init__(
@@ -295,8 +296,10 @@ class BatchPlanner:
         tables: PushDown = NO_PUSH_DOWN,
         calls: Calls | None = None,
         options: Mapping[str, str] | None = None,
+        vectors: Callable[[logical.Scan, int], Any] | None = None,
     ) -> None:
         self._queries = queries
+        self.vectors = vectors
         self.options = options or {}
         self.calls = calls or Calls(Session())
         self.spark = spark

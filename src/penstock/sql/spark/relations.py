@@ -31,6 +31,7 @@ from penstock.sql.spark.native import NATIVE, equality_of_keys, join_text, nativ
 from penstock.sql.spark.planning import BatchPlanner, column, order_text, select, with_maps
 from penstock.sql.spark.stored import group_text, has_maps, spark_type, text_literal
 from penstock.sql.stream.models.predict import is_asynchronous, predict_settings
+from penstock.sql.tables.vectors import as_correlate
 from penstock.sql.typed import Field, FunctionCall, Typed, conjuncts, transformed
 
 
@@ -83,6 +84,12 @@ def ml_predict(planner: BatchPlanner, node: logical.MLPredictTableFunction) -> s
     settings = predict_settings(planner.options, dict(node.model.settings))
     work = Predicted(provider, node.arguments, is_async, settings, planner.session)
     return f"SELECT * FROM {planner.step(planner.query(node.input), work, before.types, node.schema.types)}"
+
+
+def vector_search(planner: BatchPlanner, node: logical.VectorSearchTableFunction) -> str:
+    """Join each row with the rows of a table whose vectors are nearest."""
+    assert planner.vectors is not None
+    return correlate(planner, as_correlate(node, planner.vectors))
 
 
 def set_operation(planner: BatchPlanner, node: logical.SetOperation) -> str:

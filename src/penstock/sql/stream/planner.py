@@ -41,6 +41,7 @@ from penstock.sql.stream.calc import (
     ExpandRule,
     ReplicateRule,
     UnionRule,
+    VectorSearchRule,
 )
 from penstock.sql.stream.changelog import FromChangelogRule, NormalizeRule, ToChangelogRule, with_normalizers
 from penstock.sql.stream.groups.plan import AggregateRule, TableAggregateRule, is_distinct_already
@@ -75,6 +76,7 @@ RULES: Final[tuple[Rule[Any], ...]] = (
     NormalizeRule(),
     CalcRule(),
     CorrelateRule(),
+    VectorSearchRule(),
     bridge.WatermarkRule(),
     UnionRule(),
     ExpandRule(),

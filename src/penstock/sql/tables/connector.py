@@ -139,6 +139,8 @@ def key_schema(schema: RowSchema, key: Sequence[int]) -> RowSchema:
 #: the option that selects how much of a table is cached
 CACHE: Final = "lookup.cache"
 _ABOUT_HOLDING: Final = "lookup.full-cache."
+#: the beginning of the options by which a table of any connector is searched for vectors
+ABOUT_VECTORS: Final = "vector."
 #: the number of rows requested from a source at a time
 _ROWS_AT_ONCE: Final = 1 << 16
 _MS_A_SECOND: Final = 1_000
@@ -373,7 +375,8 @@ def holds_all(options: Mapping[str, str]) -> bool:
 
 
 def without_holding(options: Mapping[str, str]) -> Mapping[str, str]:
-    """Return a table's options without the options of the full cache, which connectors need not know."""
+    """Return a table's options without those of the full cache and of vectors, which connectors need not know."""
+    options = {key: value for key, value in options.items() if not key.startswith(ABOUT_VECTORS)}
     if not holds_all(options):
         return options
     return {key: value for key, value in options.items() if key != CACHE and not key.startswith(_ABOUT_HOLDING)}
@@ -515,6 +518,10 @@ class TableConnector:
             "joined FOR SYSTEM_TIME AS OF a processing time: use a connector that has a look-up"
         )
 
+    def vector_search(self, scan: Scan, column: int, options: TableOptions) -> Any:
+        """Return the connector's own search for vectors in a column; None to hold the table in memory."""
+        return None
+
     def writer(self, write: Write, options: TableOptions) -> TableWriter:
         """Return the writer of a table."""
         raise ValidationError(
@@ -597,6 +604,16 @@ class Connectors:
         connector, options = self._checked(node)
         _check_metadata(options.title, node, connector.readable_metadata(options), is_read=True)
         return connector.lookup(node, key, options)
+
+    def vector_search(self, node: Scan, column: int) -> Any:
+        """Return the search for vectors of a column, a `vectors.VectorSearchFunction`."""
+        connector, options = self._checked(node)
+        search = connector.vector_search(node, column, options)
+        if search is not None:
+            return search
+        from penstock.sql.tables.vectors import held_vectors  # imports this module
+
+        return held_vectors(self.reader(node), node, column)
 
     def writer(self, node: Write) -> TableWriter:
         """Return the writer of a table. Raises `ValidationError` for options that no connector supports."""
