@@ -9,9 +9,18 @@ import pyarrow.compute as pc
 import pytest
 
 from penstock.base.errors import JobExecutionError
+from penstock.sql.catalogs.columns import parse_data_type
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.models.provider import ModelProvider
-from penstock.table import EnvironmentSettings, ModelDescriptor, PredictFunction, Row, Schema, TableEnvironment
+from penstock.table import (
+    DataTypes,
+    EnvironmentSettings,
+    ModelDescriptor,
+    PredictFunction,
+    Row,
+    Schema,
+    TableEnvironment,
+)
 from penstock.table.expressions import col, descriptor, map_
 
 TABLE = (
@@ -336,3 +345,77 @@ def test_batches_ask_from_the_tasks_of_spark() -> None:
     query = "SELECT * FROM ML_PREDICT(TABLE words, MODEL {}, DESCRIPTOR(word))"
     assert sorted(collected(t_env, query.format("loud"))) == [(1, "tea", "TEA"), (2, "rum", "RUM")]
     assert sorted(collected(t_env, query.format("twice"))) == [(2, "rum", "rum"), (2, "rum", "rum")]
+
+
+# --- ML_EVALUATE ------------------------------------------------------------------------------------------------------
+
+NUMBERS = [(1.0, 1.0), (2.0, 3.0), (3.0, 5.0), (4.0, None)]
+CLASSES = [("a", "a"), ("a", "b"), ("b", "b"), ("c", "b"), (None, "a")]
+
+
+def evaluated(t_env: TableEnvironment, pairs: list[tuple[Any, Any]], kind: str, task: str) -> dict[str, float]:
+    """The last result of a model that predicts the second of each pair."""
+    rows = [(number, label) for number, (label, _) in enumerate(pairs)]
+    fields = [DataTypes.FIELD("id", DataTypes.INT()), DataTypes.FIELD("label", parse_data_type(kind))]
+    t_env.create_temporary_view("labelled", t_env.from_elements(rows, DataTypes.ROW(fields)))
+    answers = [prediction for _, prediction in pairs]
+    foretell = model(lambda rows: [(answers[row.id],) for row in rows], ("id", "INT"), outputs=(("p", kind),))
+    t_env.create_temporary_model("foretelling", foretell)
+    call = "INPUT => TABLE labelled, MODEL => MODEL foretelling, LABEL => DESCRIPTOR(label), ARGS => DESCRIPTOR(id)"
+    result = t_env.sql_query(f"SELECT * FROM TABLE(ML_EVALUATE({call}, TASK => '{task}'))")
+    assert [(column.name, str(column)) for column in result._plan.schema] == [("result", "MAP<STRING, DOUBLE>")]
+    return {key: round(value, 6) for key, value in list(result.execute().collect())[-1][0].items()}
+
+
+@pytest.mark.parametrize(
+    ("pairs", "kind", "task", "expected"),
+    [
+        (NUMBERS, "DOUBLE", "regression", {"MAE": 1.0, "MSE": 1.666667, "RMSE": 1.290994, "R2": -1.5}),
+        (
+            CLASSES,
+            "STRING",
+            "Classification",
+            {"ACCURACY": 0.5, "PRECISION": 0.444444, "RECALL": 0.5, "F1": 0.388889},
+        ),
+        ([("x", "1"), ("x", "1"), ("y", "2"), ("y", "2")], "STRING", "clustering", {"PURITY": 1.0, "ARI": 1.0}),
+        ([([1.0, 0.0], [0.0, 2.0]), ([1.0, 0.0], [3.0, 0.0])], "ARRAY<DOUBLE>", "embedding",
+         {"COSINE": 0.5, "DISTANCE": 2.118034}),
+        ([("a b", "a b"), ("a b", "a c")], "STRING", "text_generation", {"EXACT_MATCH": 0.5, "TOKEN_F1": 0.75}),
+        ([(None, "x")], "STRING", "text_generation", {}),
+    ],
+)  # fmt: skip
+def test_measures(t_env: TableEnvironment, pairs: list[Any], kind: str, task: str, expected: dict[str, float]) -> None:
+    assert evaluated(t_env, pairs, kind, task) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            "DESCRIPTOR(c), DESCRIPTOR(a, b), 'nope'",
+            "Unsupported task: nope. Supported tasks are: [REGRESSION, CLUSTERING",
+        ),
+        ("DESCRIPTOR(c), 'a,b', 'regression'", "No match found for function signature ML_EVALUATE"),
+        ("DESCRIPTOR(label), DESCRIPTOR(a, b), 'regression'", "Unknown identifier 'label'"),
+        (
+            "DESCRIPTOR(d), DESCRIPTOR(a, b), 'regression'",
+            "Label descriptor column type DECIMAL(10, 3) cannot be assigned to model output type STRING",
+        ),
+        (
+            "DESCRIPTOR(c), DESCRIPTOR(a), 'regression'",
+            "Number of input descriptor columns (1) does not match model input",
+        ),
+        (
+            "DESCRIPTOR(c, v), DESCRIPTOR(a, b), 'regression'",
+            "Label descriptor must have exactly one column for evaluation.",
+        ),
+        ("DESCRIPTOR(c), DESCRIPTOR(a, b)", "No match found for function signature ML_EVALUATE"),
+    ],
+)
+def test_errors_of_evaluations(t_env: TableEnvironment, arguments: str, message: str) -> None:
+    with pytest.raises(ValidationError) as error:
+        t_env.explain_sql(f"SELECT * FROM TABLE(ML_EVALUATE(TABLE t, MODEL sync, {arguments}))")
+    assert message in str(error.value)
+    t_env.create_temporary_model("two", model(said, ("a", "INT"), outputs=(("x", "INT"), ("y", "INT"))))
+    with pytest.raises(ValidationError, match="Model output must have exactly one field for evaluation"):
+        t_env.explain_sql("SELECT * FROM ML_EVALUATE(TABLE t, MODEL two, DESCRIPTOR(a), DESCRIPTOR(a), 'regression')")

@@ -204,7 +204,7 @@ def test_columns_of_a_model(endpoint: Endpoint, name: str, columns: str, message
         ({"requests_per_second": "-1"}, "Invalid value for option 'requests-per-second'"),
     ],
 )
-def test_wrong_options(endpoint: Endpoint, options: dict[str, str], message: str) -> None:
+def test_wrong_options(endpoint: Endpoint, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError) as error:
         environment(endpoint, **options).from_model("chat")
     assert message in str(error.value)

@@ -18,8 +18,10 @@ from penstock.sql.analyzer.expressions import ScalarAnalyser
 from penstock.sql.analyzer.scopes import Queries, RelationScope
 from penstock.sql.data.errors import UnknownNameError, ValidationError
 from penstock.sql.data.types import ArrayType, DataType, DoubleType, FloatType, IntegralType
+from penstock.sql.functions.evaluation import EVALUATIONS, evaluation
 from penstock.sql.functions.type_rules import can_cast_implicitly
 from penstock.sql.logical.nodes import (
+    Aggregate,
     Filter,
     MLPredictTableFunction,
     Model,
@@ -28,6 +30,7 @@ from penstock.sql.logical.nodes import (
     Project,
     RowSchema,
     Scan,
+    UserAggregateCall,
     VectorSearchTableFunction,
 )
 from penstock.sql.parser import syntax, to_sql
@@ -46,8 +49,6 @@ _SIGNATURES: Final = {
     "DESCRIPTOR(input_columns), task)",
     "VECTOR_SEARCH": "VECTOR_SEARCH(TABLE search_table, DESCRIPTOR(column_to_search), column_to_query, top_k, [MAP[]])",
 }
-#: what ML_EVALUATE can judge
-TASKS: Final = ("REGRESSION", "CLUSTERING", "CLASSIFICATION", "EMBEDDING", "TEXT_GENERATION")
 ASYNC: Final = "async"
 CONCURRENT: Final = "max-concurrent-operations"
 TIMEOUT: Final = "timeout"
@@ -63,10 +64,48 @@ def model_table(call: syntax.Call, queries: Queries) -> Node:
     arguments = named_arguments(call, names, required)
     plan = _table(call.name, arguments["INPUT"], queries)
     model = _model(arguments["MODEL"], queries)
-    columns = _columns(call.name, arguments["ARGS"], "Third" if call.name == "ML_PREDICT" else "Fourth")
     if call.name == "ML_EVALUATE":
-        raise UnsupportedError("ML_EVALUATE is not supported")
+        return _evaluated(plan, model, arguments, queries)
+    columns = _columns(call.name, arguments["ARGS"], "Third")
     return predicted(plan, model, columns, read_config(arguments.get("CONFIG")), queries)
+
+
+def _evaluated(plan: Node, model: Model, arguments: Arguments, queries: Queries) -> Node:
+    """Return the plan of ML_EVALUATE: the measures of a model's predictions for the rows of a plan."""
+    task = arguments["TASK"]
+    if not isinstance(task, syntax.TextLiteral):
+        raise _no_match("ML_EVALUATE")
+    if task.value.upper() not in EVALUATIONS:
+        raise ValidationError(f"Unsupported task: {task.value}. Supported tasks are: [{', '.join(EVALUATIONS)}].")
+    labels = _columns("ML_EVALUATE", arguments["LABEL"], "Third")
+    columns = _columns("ML_EVALUATE", arguments["ARGS"], "Fourth")
+    if len(labels) != 1:
+        raise ValidationError("Label descriptor must have exactly one column for evaluation.")
+    if len(model.outputs) != 1:
+        raise ValidationError("Model output must have exactly one field for evaluation.")
+    if len(columns) != len(model.inputs):
+        raise ValidationError(
+            f"Number of input descriptor columns ({len(columns)}) does not match model input size "
+            f"({len(model.inputs)})."
+        )
+    names = plan.schema.names
+    for name in (*labels, *columns):
+        if name not in names:
+            raise UnknownNameError(f"Unknown identifier '{name}'{did_you_mean(name, names)}", name=name)
+    kind = model.outputs[0].type
+    label = plan.schema.field(names.index(labels[0]))
+    if not can_cast_implicitly(label.type, kind):
+        raise ValidationError(
+            f"Label descriptor column type {label.type} cannot be assigned to model output type {kind} for evaluation."
+        )
+    rows = predicted(plan, model, columns, {}, queries)
+    user = evaluation(task.value.upper(), kind)
+    pair = (queries.calls.implicit(label, kind.nullable()), rows.schema.field(len(names)))
+    compared = [PlanColumn(name, part.type) for name, part in zip(("label", "prediction"), pair, strict=True)]
+    projected = Project(schema=RowSchema(tuple(compared)), input=rows, expressions=pair)
+    call = UserAggregateCall(user.name, tuple(projected.schema.fields()), user.result_type, user=user)
+    schema = RowSchema((PlanColumn("result", user.result_type),))
+    return Aggregate(schema=schema, input=projected, keys=(), calls=(call,))
 
 
 def predicted(

@@ -223,7 +223,7 @@ class HeldVectors(VectorSearchFunction):
             return [(*values, float(score)) for values, score in zip(self._values(rows), scores, strict=True)]
         return [(*values, float(scores[row])) for values, row in zip(self._values(rows), rows, strict=True)]
 
-    def _checked(self, vector: Sequence[float]) -> Any:
+    def _checked(self, vector: Sequence[float | None]) -> Any:
         numbers = [np.nan if number is None else number for number in vector]
         query = np.asarray(numbers, np.float64)
         if len(query) != self._matrix.shape[1]:
@@ -241,7 +241,7 @@ class HeldVectors(VectorSearchFunction):
     def _scores(self, matrix: Any, query: Any) -> Any:
         return np.linalg.norm(matrix - query, axis=1) if self._metric == L2 else matrix @ query
 
-    def _values(self, rows: Sequence[int]) -> list[tuple[Any, ...]]:
+    def _values(self, rows: Any) -> list[tuple[Any, ...]]:
         """Return rows of the table as programs see them."""
         taken = self._rows.take(pa.array(rows, pa.int64())).combine_chunks()
         columns = []
