@@ -73,7 +73,8 @@ class _Handler(BaseHTTPRequestHandler):
     wbufsize = -1
 
     def do_POST(self) -> None:
-        endpoint: Endpoint = self.server.endpoint  # type: ignore[attr-defined]
+        assert isinstance(self.server, _Server)
+        endpoint = self.server.endpoint
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         status, content = endpoint.answer(self.path, self.headers.get("Authorization"), request)
         body = json.dumps(content).encode()
@@ -87,12 +88,19 @@ class _Handler(BaseHTTPRequestHandler):
         """Print nothing."""
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    endpoint: Endpoint
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print nothing: a client may be killed at any time."""
+
+
 @contextmanager
 def serving(endpoint: Endpoint) -> Iterator[Endpoint]:
     """Serve it on a free port; its `url` ends in `/v1/`."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    server.daemon_threads = True
-    server.endpoint = endpoint  # type: ignore[attr-defined]
+    server = _Server(("127.0.0.1", 0), _Handler)
+    server.endpoint = endpoint
     endpoint.url = f"http://127.0.0.1:{server.server_port}/v1/"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from penstock.base.errors import PenstockError
 from penstock.sql.catalogs.file_catalog import FileCatalog
 from penstock.sql.data.errors import ValidationError
 from penstock.table import EnvironmentSettings, ModelDescriptor, Schema, TableEnvironment
@@ -88,6 +89,8 @@ def test_a_temporary_model_hides_another(t_env: TableEnvironment) -> None:
         t_env.execute_sql("ALTER MODEL m SET ('a' = 'b')")
     t_env.execute_sql("DROP TEMPORARY MODEL m")
     assert rows(t_env, "DESCRIBE MODEL m")[0][0] == "a"
+    t_env.execute_sql("CREATE OR REPLACE MODEL m INPUT (w INT) OUTPUT (y INT) WITH ('provider' = 'x')")
+    assert rows(t_env, "DESCRIBE MODEL m")[0][0] == "w"
     t_env.execute_sql("DROP MODEL m")
     t_env.execute_sql("DROP MODEL IF EXISTS m")
     t_env.execute_sql("DROP TEMPORARY MODEL IF EXISTS m")
@@ -143,7 +146,7 @@ def test_models_are_listed_by_place_and_pattern(t_env: TableEnvironment) -> None
 def test_errors(t_env: TableEnvironment, sql: str, message: str) -> None:
     t_env.execute_sql(MODEL)
     t_env.execute_sql("CREATE MODEL IF NOT EXISTS m INPUT (a INT) OUTPUT (b INT) WITH ('provider' = 'x')")
-    with pytest.raises(ValidationError) as error:
+    with pytest.raises(PenstockError) as error:
         t_env.execute_sql(sql)
     assert message in str(error.value)
 

@@ -36,6 +36,8 @@ def create(session: TableSession, statement: statements.Create) -> TableResult:
         raise ValidationError("Output column list can not be empty with non-empty input column list.")
     inputs, outputs = (build_schema(statements.Elements(columns)) for columns in (statement.inputs, statement.outputs))
     model = CatalogModel(inputs, outputs, dict(statement.options), statement.comment)
+    if statement.replaces:
+        session.manager.drop_model(statement.path, statement.is_temporary, True)
     session.manager.create_model(statement.path, model, statement.is_temporary, statement.if_not_exists)
     return results.done()
 
@@ -55,9 +57,9 @@ def alter(session: TableSession, statement: statements.Alter) -> TableResult:
     title = format_path(full_path)
     if manager.temporary_model(statement.path) is not None:
         raise ValidationError(f"Model {title} is a temporary model.")
-    entry = manager.find_model(statement.path)
+    entry, may_be_missing = manager.find_model(statement.path), statement.if_exists
     if entry is None:
-        if statement.if_exists:
+        if may_be_missing:
             return results.done()
         raise _missing(session, f"Model {title} doesn't exist", statement.path)
     model = entry[1]
