@@ -47,6 +47,14 @@ class VectorSearchFunction(ABC):
     """A search for vectors; created where the query is planned, and sent to the workers.
 
     Users derive from it for a table with the connector `vector-function`, which names the class.
+
+    Examples:
+        >>> from penstock.table import VectorSearchFunction
+        >>> class Drinks(VectorSearchFunction):
+        ...     def search(self, vector, top_k):
+        ...         return [("tea", [1.0, 0.0], 0.9), ("rum", [0.0, 1.0], 0.1)][:top_k]
+        >>> Drinks().search([2.0, 0.5], 1)
+        [('tea', [1.0, 0.0], 0.9)]
     """
 
     def open(self, function_context: Any) -> None:  # noqa: B027 - some have nothing to open
