@@ -11,6 +11,7 @@ import pytest
 from penstock.base.errors import JobExecutionError
 from penstock.sql.catalogs.columns import parse_data_type
 from penstock.sql.data.errors import ValidationError
+from penstock.sql.logical.properties import state_id
 from penstock.sql.models.provider import ModelProvider
 from penstock.table import (
     DataTypes,
@@ -419,3 +420,22 @@ def test_errors_of_evaluations(t_env: TableEnvironment, arguments: str, message:
     t_env.create_temporary_model("two", model(said, ("a", "INT"), outputs=(("x", "INT"), ("y", "INT"))))
     with pytest.raises(ValidationError, match="Model output must have exactly one field for evaluation"):
         t_env.explain_sql("SELECT * FROM ML_EVALUATE(TABLE t, MODEL two, DESCRIPTOR(a), DESCRIPTOR(a), 'regression')")
+
+
+def test_the_options_of_a_model_may_change_without_its_state(t_env: TableEnvironment) -> None:
+    """The id of the state depends on the query, and not on options of the model or of the call."""
+    given = "INPUT (w STRING) OUTPUT (e STRING) WITH ('provider' = 'openai', 'endpoint' = 'http://h/chat/completions', "
+    t_env.execute_sql(f"CREATE MODEL chat {given} 'api-key' = 'before', 'model' = 'm')")
+
+    def state_of(config: str) -> str:
+        query = f"SELECT * FROM ML_PREDICT(TABLE words, MODEL chat, DESCRIPTOR(word), {config})"
+        return state_id(t_env.sql_query(query)._plan, "ML Predict")
+
+    before = state_of("MAP['async', 'true']")
+    t_env.execute_sql("ALTER MODEL chat SET ('api-key' = 'after')")
+    assert state_of("MAP['max-concurrent-operations', '3']") == before
+    renamed = given.replace("e STRING", "f STRING")
+    t_env.execute_sql(f"CREATE OR REPLACE MODEL chat {renamed} 'api-key' = 'k', 'model' = 'n')")
+    assert state_of("DEFAULT") == before
+    t_env.create_temporary_model("chat", model(said, ("w", "STRING"), outputs=(("e", "INT"),)))
+    assert state_of("DEFAULT") != before
