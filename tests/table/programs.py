@@ -22,6 +22,7 @@ from unittest import mock
 import click
 from tests.table.batch.batches import compute_rows
 from tests.table.planned import create
+from tests.table.program_models import create_model
 from tests.table.program_tables import Source, fold_changes, writer_of
 
 from penstock.base.configuration import Configuration
@@ -56,7 +57,11 @@ ON_CONFLICT: Final = "table.exec.sink.require-on-conflict"
 _DEFAULTS: Final = {
     # Plans are of a version that did not know ON CONFLICT, and a plan that is restored is not checked again.
     "streaming-restore": {ON_CONFLICT: "false"},
-    "streaming-semantic": {"table.optimizer.non-deterministic-update.strategy": "TRY_RESOLVE"},
+    "streaming-semantic": {
+        "table.optimizer.non-deterministic-update.strategy": "TRY_RESOLVE",
+        # Programs with models write into tables with a key that their queries do not have.
+        ON_CONFLICT: "false",
+    },
 }
 
 
@@ -109,6 +114,8 @@ class Program:
         session = TableSession(TableConfig(Configuration.from_dict(dict(self.options))), Catalog())
         for one in (*self.case["sources"], *self.case["sinks"]):
             create(session.manager, one["ddl"])
+        for model in self.case.get("models") or ():
+            create_model(session, model)
         for text in self.case["setup_sql"] or ():
             for statement in parse_script(text):
                 run(session, statement)
@@ -365,8 +372,8 @@ def _is_same(flinks: dict[str, Any], sink: dict[str, Any], rows: Sequence[str]) 
 def outcome(program: Program) -> str:
     """What is wrong, or nothing. Raises `NotApplicableError`."""
     case = program.case
-    if case["needs_java_udf"] or case["functions"] or case["models"]:
-        raise NotApplicableError("functions in Java, or models")
+    if case["needs_java_udf"] or case["functions"]:
+        raise NotApplicableError("functions in Java")
     if program.restores and not case["restore"]:
         raise NotApplicableError("no restore")
     try:

@@ -9,6 +9,7 @@ from penstock.table.changelog_mode import ChangelogMode
 from penstock.table.environment_settings import EnvironmentSettings
 from penstock.table.explain_detail import ExplainDetail
 from penstock.table.expression import Expression
+from penstock.table.model import Model, ModelDescriptor, PredictFunction, VectorSearchFunction
 from penstock.table.statement_set import StatementSet
 from penstock.table.table import GroupedTable, GroupWindowedTable, OverWindowedTable, Table, WindowGroupedTable
 from penstock.table.table_descriptor import FormatDescriptor, TableDescriptor
@@ -39,7 +40,10 @@ __all__ = [
     "GroupedTable",
     "ListView",
     "MapView",
+    "Model",
+    "ModelDescriptor",
     "OverWindowedTable",
+    "PredictFunction",
     "ResultKind",
     "Row",
     "RowKind",
@@ -55,5 +59,6 @@ __all__ = [
     "TableFunction",
     "TablePipeline",
     "TableResult",
+    "VectorSearchFunction",
     "WindowGroupedTable",
 ]

@@ -16,6 +16,7 @@ from penstock.sql.catalogs.manager import CatalogManager
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.executor import ChangelogRow
 from penstock.sql.logical.nodes import Node
+from penstock.sql.parser import syntax
 from penstock.sql.parser.statement_parser import StatementParser
 from penstock.table.expression import Expression
 from penstock.table.expressions import col
@@ -344,6 +345,10 @@ class Table:
         if right._environment is not self._environment:
             raise ValidationError(f"Only tables from the same TableEnvironment can be {action}.")
         return right._plan
+
+    def as_argument(self, name: str) -> Expression:
+        """Pass the table as the function's argument with this name; see `TableEnvironment.from_call`."""
+        return Expression(syntax.NamedArgument(name, syntax.TableArgument(self._query())))
 
     def join_lateral(self, table_function_call: Any, join_predicate: object | None = None) -> Table:
         """Join each row with the rows that a table function returns for it.

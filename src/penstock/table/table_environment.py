@@ -40,6 +40,7 @@ from penstock.table.environment_catalogs import CatalogMethods
 from penstock.table.environment_settings import EnvironmentSettings
 from penstock.table.explain_detail import ExplainDetail, detail_names
 from penstock.table.frame_methods import FrameMethods
+from penstock.table.model import ModelMethods
 from penstock.table.python_rows import RowsSchema, rows_of_elements
 from penstock.table.sinks import anonymous_table, write_into
 from penstock.table.statement_set import StatementSet
@@ -93,7 +94,7 @@ class ExecutorOfMode:
 __all__ = ["StreamTableEnvironment", "TableEnvironment"]
 
 
-class TableEnvironment(CatalogMethods, FrameMethods):
+class TableEnvironment(CatalogMethods, ModelMethods, FrameMethods):
     """Named tables, queries over them, and SQL. Created by `create`.
 
     Args:

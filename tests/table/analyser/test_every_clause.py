@@ -36,6 +36,12 @@ TABLES: Final = (
 
 #: Statements whose clauses are all read.
 TAKEN: Final = (
+    # models
+    "CREATE TEMPORARY MODEL IF NOT EXISTS m INPUT (a INT COMMENT 'x') OUTPUT (b INT) COMMENT 'c' WITH ('a' = 'b')",
+    "CREATE OR REPLACE MODEL m INPUT (a INT) OUTPUT (b INT) WITH ('a' = 'b')",
+    "ALTER MODEL IF EXISTS given RENAME TO n",
+    "ALTER MODEL IF EXISTS given RESET ('k')",
+    "DROP TEMPORARY MODEL IF EXISTS m",
     # queries
     "SELECT DISTINCT a AS x, t.*, t.r.x, (r).x, l[1] FROM t /*+ OPTIONS('rows-per-second' = '1') */ AS t WHERE a > 1",
     "SELECT a, COUNT(*) FROM t GROUP BY DISTINCT GROUPING SETS (ROLLUP (a), CUBE (a), (a)) HAVING COUNT(*) > 1",
@@ -236,14 +242,7 @@ REFUSED: Final = (
     ("AlterAction.partition", "ALTER TABLE parts ADD IF NOT EXISTS PARTITION (b = 'x')", "hold no partitions"),
     ("AlterAction.if_exists", "ALTER TABLE parts DROP IF EXISTS PARTITION (b = 'x')", "hold no partitions"),
     ("ShellCommand", "QUIT", "commands of a shell"),
-    (
-        "Create.inputs",
-        "CREATE TEMPORARY MODEL IF NOT EXISTS m INPUT (a INT) OUTPUT (b INT) WITH ('a' = 'b')",
-        "no models",
-    ),
-    ("Create.replaces", "CREATE OR REPLACE MODEL m WITH ('a' = 'b')", "no models"),
-    ("Create.query", "CREATE MODEL m AS SELECT 1", "no models"),
-    ("Alter.renamed", "ALTER MODEL IF EXISTS m RENAME TO n", "no models"),
+    ("Create.query", "CREATE MODEL m AS SELECT 1", "no provider trains models"),
     ("CreateFunction.files", "CREATE FUNCTION f AS 'x.y' LANGUAGE JAVA USING JAR 'x.jar'", "JAVA"),
     ("CreateFunction.options", "CREATE FUNCTION f AS 'builtins.len' LANGUAGE PYTHON WITH ('a' = 'b')", "options"),
     ("KeyConstraint.is_unique", "CREATE TABLE n (a INT, UNIQUE (a) NOT ENFORCED)", "UNIQUE"),
@@ -327,6 +326,7 @@ def tables() -> TableEnvironment:
         "CREATE TABLE bare (a INT NOT NULL, ts TIMESTAMP(3)) WITH ('connector' = 'datagen')",
         "CREATE TABLE spread (a INT) DISTRIBUTED BY (a) INTO 2 BUCKETS WITH ('connector' = 'filesystem')",
         "CREATE DATABASE d",
+        "CREATE MODEL given INPUT (a INT) OUTPUT (b INT) WITH ('provider' = 'x', 'k' = 'v')",
     )
     return environment(Recorder(), *TABLES, *extra)
 

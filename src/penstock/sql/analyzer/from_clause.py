@@ -24,6 +24,7 @@ from penstock.sql.analyzer.calls import Calls, number
 from penstock.sql.analyzer.changelog import CHANGELOG_FUNCTIONS, changelog_table
 from penstock.sql.analyzer.expressions import ScalarAnalyser
 from penstock.sql.analyzer.match_recognize import match_recognize
+from penstock.sql.analyzer.models import MODEL_FUNCTIONS, VECTOR_SEARCH, is_vector_search, model_table, vector_search
 from penstock.sql.analyzer.scopes import Part, Queries, RelationScope, VisibleColumn, build_scope, visible_columns
 from penstock.sql.analyzer.select import project
 from penstock.sql.analyzer.windows import WINDOW_FUNCTIONS, window_table
@@ -216,22 +217,19 @@ def _milliseconds(name: str, text: str) -> int:
 
 ORDINALITY = "WITH ORDINALITY"
 
-#: Flink's table functions that need tables or models of a kind not available here, with an alternative
-_WITHOUT_SOURCES: Final = {
-    "VECTOR_SEARCH": "no connector has an index of vectors. Compute the distances in SQL and take the nearest rows",
-    "ML_PREDICT": "there are no models. Call the model in a function of the program, see create_temporary_function",
-    "ML_EVALUATE": "there are no models. Call the model in a function of the program, see create_temporary_function",
-}
-
 
 def correlated(
-    left: RelationScope, relation: relations.Relation, node: relations.Join | None, calls: Calls
+    left: RelationScope, relation: relations.Relation, node: relations.Join | None, queries: Queries
 ) -> RelationScope:
     """Join each row of the left side with the rows that a function makes of it. `node`: the join, if any."""
-    keeps = node is not None and node.join_type == "LEFT"
+    keeps, calls = node is not None and node.join_type == "LEFT", queries.calls
     analyser = ScalarAnalyser(left, calls)
     user: UserFunction | None = None
-    if isinstance(relation, relations.UnnestedTable):
+    search: nodes.VectorSearchTableFunction | None = None
+    if isinstance(relation, relations.FunctionTable) and is_vector_search(relation.call):
+        search = vector_search(relation.call, left, queries)
+        name, columns = VECTOR_SEARCH, list(search.schema.columns[len(left.schema) :])
+    elif isinstance(relation, relations.UnnestedTable):
         name, operands = "UNNEST", [analyser.typed(expression) for expression in relation.expressions]
         columns = _unnest_columns(operands, relation)
     else:
@@ -242,21 +240,26 @@ def correlated(
         columns = [nodes.PlanColumn(field.name, field.data_type) for field in user.result_type.fields]
     schema = nodes.RowSchema(tuple(columns)).renamed(_names(columns, relation, name))
     _check_join(node, left, schema, name)
-    plan = nodes.Correlate(
-        schema=left.schema.joined(schema, right_nullable=keeps),
-        input=left.plan,
-        function=name,
-        operands=tuple(operands),
-        keeps=keeps,
-        options=(ORDINALITY,) if getattr(relation, "with_ordinality", False) else (),
-        user=user,
-    )
+    joined = left.schema.joined(schema, right_nullable=keeps)
+    plan: nodes.Correlate | nodes.VectorSearchTableFunction
+    if search is not None:
+        plan = replace(search, schema=joined, keeps=keeps)
+    else:
+        plan = nodes.Correlate(
+            schema=joined,
+            input=left.plan,
+            function=name,
+            operands=tuple(operands),
+            keeps=keeps,
+            options=(ORDINALITY,) if getattr(relation, "with_ordinality", False) else (),
+            user=user,
+        )
     part = Part(relation.alias, (), len(left.schema), nodes.RowSchema(plan.schema.columns[len(left.schema) :]))
     visible = [*left.visible, *visible_columns(plan.schema, len(left.schema))]
     scope = RelationScope([*left.parts, part], plan, visible, calls, left.outer)
     if node is not None and node.condition is not None:
         condition = calls.implicit(ScalarAnalyser(scope, calls).typed(node.condition), BooleanType())
-        if condition != subqueries.TRUE:
+        if not subqueries.is_true(condition):
             scope.plan = replace(plan, condition=condition)
     return scope
 
@@ -266,8 +269,6 @@ def _called(call: syntax.Expression, analyser: ScalarAnalyser) -> tuple[UserFunc
     user = analyser.calls.user_function(call, gives_rows=True) if isinstance(call, syntax.Call) else None
     if user is None:
         name = call.name if isinstance(call, syntax.Call) else str(call)
-        if name.upper() in _WITHOUT_SOURCES:
-            raise UnsupportedError(f"{name.upper()} is not supported: {_WITHOUT_SOURCES[name.upper()]}")
         reason = f"No match found for function signature {name}: there is no table function of this name"
         raise UnknownNameError(reason, name=f"{name}(")
     if user.kind is not FunctionKind.TABLE:
@@ -491,10 +492,12 @@ class RelationAnalyser:
                 return self._called(window_table(call, self.queries), relation)
             case relations.FunctionTable(call) if isinstance(call, syntax.Call) and call.name in CHANGELOG_FUNCTIONS:
                 return self._called(changelog_table(call, self.queries), relation)
+            case relations.FunctionTable(call) if isinstance(call, syntax.Call) and call.name in MODEL_FUNCTIONS:
+                return self._called(model_table(call, self.queries), relation)
             case relations.MatchRecognize(source):
                 return self._called(match_recognize(relation, self.scope(source, outer), self.calls), relation)
             case relations.UnnestedTable() | relations.FunctionTable():
-                return correlated(self.nothing(outer), relation, None, self.calls)
+                return correlated(self.nothing(outer), relation, None, self.queries)
             case _:
                 raise UnsupportedError(f"{type(relation).__name__} is not supported in FROM")
 
@@ -543,7 +546,7 @@ class RelationAnalyser:
         if isinstance(node.right, relations.NamedTable) and node.right.as_of is not None:
             return self._temporal(left, node, node.right, join_type)
         if isinstance(node.right, relations.UnnestedTable) or _is_lateral_function(node.right):
-            return correlated(left, node.right, node, self.calls)
+            return correlated(left, node.right, node, self.queries)
         if isinstance(node.right, relations.DerivedTable) and node.right.is_lateral:
             return lateral_query(left, node.right, node, self.queries)
         right = self.scope(node.right, outer)
@@ -669,8 +672,11 @@ def _check_sample(relation: relations.Relation) -> None:
         raise UnsupportedError(f"TABLESAMPLE {relation.sample} is not supported: filter rows by WHERE, as with RAND()")
 
 
+_TABLE_FUNCTIONS: Final = frozenset({*WINDOW_FUNCTIONS, *CHANGELOG_FUNCTIONS, *MODEL_FUNCTIONS})
+
+
 def _is_lateral_function(relation: relations.Relation) -> bool:
     if not isinstance(relation, relations.FunctionTable):
         return False
     call = relation.call
-    return not (isinstance(call, syntax.Call) and call.name in {**WINDOW_FUNCTIONS, **CHANGELOG_FUNCTIONS})
+    return not (isinstance(call, syntax.Call) and call.name in _TABLE_FUNCTIONS)

@@ -15,7 +15,7 @@ from penstock.sql.analyzer.expressions import ScalarAnalyser
 from penstock.sql.analyzer.subqueries import ScalarQueries, Uncorrelated, outside, with_scalar
 from penstock.sql.data.errors import UnknownNameError, ValidationError
 from penstock.sql.data.types import DataType
-from penstock.sql.logical.nodes import Node, RowSchema
+from penstock.sql.logical.nodes import Model, Node, RowSchema
 from penstock.sql.parser import syntax
 from penstock.sql.parser import syntax as relations
 from penstock.sql.typed import Field, Typed
@@ -196,6 +196,12 @@ class Tables(Protocol):
 
     def table_names(self) -> Sequence[str]:
         """Return the names of tables and views that need no qualifier, for suggestions."""
+
+    def model(self, path: tuple[str, ...]) -> Model | None:
+        """Return a model; None for an unknown one."""
+
+    def model_names(self) -> Sequence[str]:
+        """Return the names of models that need no qualifier, for suggestions."""
 
 
 @dataclass(frozen=True, slots=True)

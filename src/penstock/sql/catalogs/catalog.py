@@ -1,13 +1,15 @@
-"""`Catalog`, which finds tables, views and functions by name; the objects in catalogs; and `CatalogDescriptor`.
+"""`Catalog`, which finds tables, views, functions and models by name; the objects in catalogs; and `CatalogDescriptor`.
 
-The base class keeps its objects (databases, tables, views, functions, and their paths) in memory. A `CatalogDescriptor`
-defines a catalog in a program, as an alternative to CREATE CATALOG.
+The base class keeps its objects (databases, tables, views, functions, models, and their paths) in memory. A
+`CatalogDescriptor` defines a catalog in a program, as an alternative to CREATE CATALOG.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import WrongValueError
@@ -186,6 +188,57 @@ class CatalogFunction:
     language: str = "PYTHON"
 
 
+@dataclass(frozen=True, slots=True)
+class CatalogModel:
+    """A model: the columns that it takes, the columns of its predictions, and options that select its provider.
+
+    Examples:
+        >>> from penstock.table import Schema
+        >>> from penstock.table.catalog import CatalogModel
+        >>> text = Schema.new_builder().column("text", "STRING").build()
+        >>> label = Schema.new_builder().column("label", "STRING").build()
+        >>> CatalogModel.create_model(text, label, {"provider": "python", "class": "shop.Labels"}).get_options()
+        {'provider': 'python', 'class': 'shop.Labels'}
+    """
+
+    input_schema: Schema
+    output_schema: Schema
+    options: Mapping[str, str] = field(default_factory=dict)
+    comment: str | None = None
+    #: the object that answers, for a model of a program; a model of a catalog names it in its options
+    source: Any = None
+
+    @staticmethod
+    def create_model(
+        input_schema: Schema,
+        output_schema: Schema,
+        options: Mapping[str, str] = MappingProxyType({}),
+        comment: str = "",
+    ) -> CatalogModel:
+        """Create a model. Its option `provider` selects what answers."""
+        return CatalogModel(input_schema, output_schema, dict(options), comment or None)
+
+    def get_options(self) -> dict[str, str]:
+        """Return the options."""
+        return dict(self.options)
+
+    def get_input_schema(self) -> Schema:
+        """Return the columns that the model takes."""
+        return self.input_schema
+
+    def get_output_schema(self) -> Schema:
+        """Return the columns of a prediction."""
+        return self.output_schema
+
+    def get_comment(self) -> str | None:
+        """Return the comment, if any."""
+        return self.comment
+
+    def copy(self) -> CatalogModel:
+        """Return a copy."""
+        return replace(self, options=dict(self.options))
+
+
 class Catalog:
     """A catalog in memory. Other catalogs override its methods.
 
@@ -207,6 +260,7 @@ class Catalog:
         self._databases: MutableMapping[str, CatalogDatabase] = {default_database: CatalogDatabase()}
         self._tables: MutableMapping[ObjectPath, CatalogBaseTable] = {}
         self._functions: MutableMapping[ObjectPath, CatalogFunction] = {}
+        self._models: MutableMapping[ObjectPath, CatalogModel] = {}
 
     def get_default_database(self) -> str:
         """Return the database that is used when none is named."""
@@ -241,12 +295,13 @@ class Catalog:
             if not ignore_if_exists:
                 raise ValidationError(f"Database {name} does not exist in Catalog {self.name}.")
             return
-        inside = sorted(path for path in (*self._tables, *self._functions) if path.database_name == name)
+        inside = sorted(path for path in (*self._tables, *self._functions, *self._models) if path.database_name == name)
         if inside and not cascade:
             raise ValidationError(f"Database {name} in Catalog {self.name} is not empty: it has {inside[0]}")
         for path in inside:
             self._tables.pop(path, None)
             self._functions.pop(path, None)
+            self._models.pop(path, None)
         del self._databases[name]
 
     def alter_database(self, name: str, new_database: CatalogDatabase, ignore_if_not_exists: bool = False) -> None:
@@ -351,6 +406,54 @@ class Catalog:
         """Remove a function."""
         if self._functions.pop(function_path, None) is None and not ignore_if_not_exists:
             raise ValidationError(f"Function {function_path} does not exist in Catalog {self.name}.")
+
+    # --- models ------------------------------------------------------------------------------------------------------
+
+    def list_models(self, database_name: str) -> list[str]:
+        """Return the names of all models of a database."""
+        self.get_database(database_name)
+        return _names(self._models, database_name)
+
+    def get_model(self, model_path: ObjectPath) -> CatalogModel:
+        """Return a model."""
+        if model_path not in self._models:
+            raise ValidationError(f"Model {model_path} does not exist in Catalog {self.name}.")
+        return self._models[model_path]
+
+    def model_exists(self, model_path: ObjectPath) -> bool:
+        """Return whether a model exists."""
+        return model_path in self._models
+
+    def create_model(self, model_path: ObjectPath, model: CatalogModel, ignore_if_exists: bool = False) -> None:
+        """Add a model."""
+        self.get_database(model_path.database_name)
+        if model_path not in self._models:
+            self._models[model_path] = model
+        elif not ignore_if_exists:
+            raise ValidationError(f"Model {model_path} already exists in Catalog {self.name}.")
+
+    def alter_model(self, model_path: ObjectPath, new_model: CatalogModel, ignore_if_not_exists: bool = False) -> None:
+        """Replace a model."""
+        if model_path in self._models:
+            self._models[model_path] = new_model
+        elif not ignore_if_not_exists:
+            raise ValidationError(f"Model {model_path} does not exist in Catalog {self.name}.")
+
+    def rename_model(self, model_path: ObjectPath, new_model_name: str, ignore_if_not_exists: bool = False) -> None:
+        """Rename a model within its database."""
+        renamed = ObjectPath(model_path.database_name, new_model_name)
+        if model_path not in self._models:
+            if not ignore_if_not_exists:
+                raise ValidationError(f"Model {model_path} does not exist in Catalog {self.name}.")
+            return
+        if renamed in self._models:
+            raise ValidationError(f"Model {renamed} already exists in Catalog {self.name}.")
+        self._models[renamed] = self._models.pop(model_path)
+
+    def drop_model(self, model_path: ObjectPath, ignore_if_not_exists: bool = False) -> None:
+        """Remove a model."""
+        if self._models.pop(model_path, None) is None and not ignore_if_not_exists:
+            raise ValidationError(f"Model {model_path} does not exist in Catalog {self.name}.")
 
 
 def _names(paths: Iterable[ObjectPath], database: str) -> list[str]:

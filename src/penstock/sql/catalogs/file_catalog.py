@@ -1,4 +1,4 @@
-"""`FileCatalog`: databases, tables, views and functions in files of a directory, shared by several programs.
+"""`FileCatalog`: databases, tables, views, functions and models in files of a directory, shared by several programs.
 
 Each lookup reads the file, so all programs see a change by one of them at once. If two programs alter a table at the
 same time, the later change wins.
@@ -8,6 +8,7 @@ A catalog object is stored as a JSON document; types and expressions in it are S
     <directory>/<database>/database.json
     <directory>/<database>/tables/<name>.json
     <directory>/<database>/functions/<name>.json
+    <directory>/<database>/models/<name>.json
 
 A file is written under a hidden name and then renamed, so readers see either the old or the new document. Writers hold
 a lock on the directory, so anything they look up before a change still holds when they make it.
@@ -29,7 +30,14 @@ from typing import Any, Final, Generic, ParamSpec, TypeVar
 from urllib.parse import quote, unquote
 
 from penstock.base.errors import PenstockError, UnsupportedError
-from penstock.sql.catalogs.catalog import Catalog, CatalogBaseTable, CatalogDatabase, CatalogFunction, ObjectPath
+from penstock.sql.catalogs.catalog import (
+    Catalog,
+    CatalogBaseTable,
+    CatalogDatabase,
+    CatalogFunction,
+    CatalogModel,
+    ObjectPath,
+)
 from penstock.sql.catalogs.columns import (
     Schema,
     UnresolvedColumn,
@@ -66,6 +74,30 @@ def build_catalog_function(text: str) -> CatalogFunction:
     """Return the function in a document."""
     content = _content(text)
     return CatalogFunction(content["target"], content["language"])
+
+
+def model_document(model: CatalogModel) -> str:
+    """Return a model as JSON. Raises `ValidationError` for a model that an object of the program answers."""
+    if model.source is not None:
+        raise ValidationError(
+            "an object of the program answers for this model, so no file can hold it: make the model temporary, or "
+            "name a class with 'provider' = 'python' and 'class'"
+        )
+    return _text(
+        {
+            "input": [_column(column) for column in model.input_schema.columns],
+            "output": [_column(column) for column in model.output_schema.columns],
+            "options": dict(model.options),
+            "comment": model.comment,
+        }
+    )
+
+
+def build_catalog_model(text: str) -> CatalogModel:
+    """Return the model in a document."""
+    content = _content(text)
+    inputs, outputs = (Schema(tuple(map(_to_column, content[side]))) for side in ("input", "output"))
+    return CatalogModel(inputs, outputs, content["options"], content["comment"])
 
 
 def table_document(table: CatalogBaseTable) -> str:
@@ -280,7 +312,7 @@ class Databases(MutableMapping[str, CatalogDatabase]):
 
 
 class Objects(MutableMapping[ObjectPath, T], Generic[T]):
-    """The tables or functions of all databases, each a file.
+    """The tables, functions or models of all databases, each a file.
 
     Args:
         directory: the catalog's directory.
@@ -374,6 +406,7 @@ class FileCatalog(Catalog):
         self._databases = databases
         self._tables = Objects(self._directory, databases, "tables", table_document, build_catalog_table)
         self._functions = Objects(self._directory, databases, "functions", function_document, build_catalog_function)
+        self._models = Objects(self._directory, databases, "models", model_document, build_catalog_model)
         self.create_database(default_database, CatalogDatabase(), ignore_if_exists=True)
 
     create_database = _locked(Catalog.create_database)
@@ -386,6 +419,10 @@ class FileCatalog(Catalog):
     create_function = _locked(Catalog.create_function)
     alter_function = _locked(Catalog.alter_function)
     drop_function = _locked(Catalog.drop_function)
+    create_model = _locked(Catalog.create_model)
+    alter_model = _locked(Catalog.alter_model)
+    rename_model = _locked(Catalog.rename_model)
+    drop_model = _locked(Catalog.drop_model)
 
 
 def file_catalog(name: str, options: dict[str, str]) -> FileCatalog:

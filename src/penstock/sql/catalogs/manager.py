@@ -1,4 +1,6 @@
-"""`CatalogManager`: a program's catalogs, the current one, and temporary tables and views, which hide permanent ones.
+"""`CatalogManager`: a program's catalogs, the current one, and its temporary tables, views and models.
+
+Temporary objects hide permanent ones.
 
 An `InlineView` is a view that the Table API creates: it has a plan but no SQL text.
 """
@@ -10,11 +12,12 @@ from dataclasses import dataclass
 from datetime import tzinfo
 
 from penstock.base.errors import did_you_mean
+from penstock.base.secrets import remember
 from penstock.sql.analyzer.calls import Calls, FindFunction
 from penstock.sql.analyzer.from_clause import options_of_hints
 from penstock.sql.analyzer.queries import QueryAnalyser
 from penstock.sql.analyzer.select import project
-from penstock.sql.catalogs.catalog import Catalog, CatalogBaseTable, ObjectPath
+from penstock.sql.catalogs.catalog import Catalog, CatalogBaseTable, CatalogModel, ObjectPath
 from penstock.sql.catalogs.columns import (
     ColumnKind,
     ResolvedSchema,
@@ -27,9 +30,11 @@ from penstock.sql.catalogs.columns import (
 from penstock.sql.catalogs.ddl import with_null_times
 from penstock.sql.data.errors import UnknownNameError, ValidationError, names_located
 from penstock.sql.functions.definition import Session
-from penstock.sql.logical.nodes import Node, PlanColumn, RowSchema, Scan, WatermarkAssigner
+from penstock.sql.logical.nodes import Model, Node, PlanColumn, RowSchema, Scan, WatermarkAssigner
+from penstock.sql.models.provider import ModelProviders
 from penstock.sql.parser import parse_statement, statements
 from penstock.sql.parser import syntax as relations
+from penstock.sql.parser.unparse import format_path
 from penstock.sql.typed import Typed
 
 
@@ -72,6 +77,8 @@ class CatalogManager:
     ) -> None:
         self._catalogs = {catalog.name: catalog}
         self._temporary: dict[Path, CatalogBaseTable] = {}
+        self._temporary_models: dict[Path, CatalogModel] = {}
+        self.model_providers = ModelProviders()
         self._session = session
         self._functions = functions
         self.current_catalog = catalog.name
@@ -198,6 +205,85 @@ class CatalogManager:
         self.catalog(full_path[0]).drop_table(ObjectPath(full_path[1], full_path[2]))
         return True
 
+    # --- models ------------------------------------------------------------------------------------------------------
+
+    def find_model(self, path: tuple[str, ...]) -> tuple[Path, CatalogModel] | None:
+        """Return a model with its full path; temporary ones take precedence."""
+        full_path = self.qualified(path)
+        temporary = self._temporary_models.get(full_path)
+        if temporary is not None:
+            return full_path, temporary
+        catalog = self._catalogs.get(full_path[0])
+        at = ObjectPath(full_path[1], full_path[2])
+        if catalog is None or not catalog.model_exists(at):
+            return None
+        return full_path, catalog.get_model(at)
+
+    def temporary_model(self, path: tuple[str, ...]) -> CatalogModel | None:
+        """Return a temporary model."""
+        return self._temporary_models.get(self.qualified(path))
+
+    def list_temporary_models(self) -> list[str]:
+        """Return the names of temporary models in the current database."""
+        here = self.current_catalog, self.current_database
+        names = [path[2] for path in self._temporary_models if path[:2] == here]
+        return sorted(name for name in names if not name.startswith("*anonymous_"))
+
+    def create_model(
+        self, path: tuple[str, ...], model: CatalogModel, is_temporary: bool, if_not_exists: bool = False
+    ) -> None:
+        """Add a model."""
+        full_path = self.qualified(path)
+        for schema, side in ((model.input_schema, "input"), (model.output_schema, "output")):
+            _check_model_columns(schema, side)
+        remember(model.options)
+        if not is_temporary:
+            self.catalog(full_path[0]).create_model(ObjectPath(full_path[1], full_path[2]), model, if_not_exists)
+        elif full_path not in self._temporary_models:
+            self._temporary_models[full_path] = model
+        elif not if_not_exists:
+            raise ValidationError(f"Temporary model '{format_path(full_path)}' already exists")
+
+    def drop_model(self, path: tuple[str, ...], is_temporary: bool, if_exists: bool) -> bool:
+        """Remove a model. Returns whether it existed."""
+        full_path = self.qualified(path)
+        is_there = full_path in self._temporary_models if is_temporary else self._has_model(full_path)
+        if not is_there:
+            if if_exists:
+                return False
+            kind = "Temporary model" if is_temporary else "Model"
+            reason = f"{kind} with identifier '{'.'.join(full_path)}' does not exist"
+            raise UnknownNameError(f"{reason}{did_you_mean(path[-1], self.model_names())}", name=path[-1])
+        if is_temporary:
+            del self._temporary_models[full_path]
+        else:
+            self.catalog(full_path[0]).drop_model(ObjectPath(full_path[1], full_path[2]))
+        return True
+
+    def _has_model(self, full_path: Path) -> bool:
+        catalog = self._catalogs.get(full_path[0])
+        return catalog is not None and catalog.model_exists(ObjectPath(full_path[1], full_path[2]))
+
+    def model(self, path: tuple[str, ...]) -> Model | None:
+        """See `Tables`."""
+        entry = self.find_model(path)
+        return None if entry is None else self.planned_model(*entry)
+
+    def planned_model(self, full_path: Path, model: CatalogModel) -> Model:
+        """Return a model with its provider. Raises `ValidationError` for options that no provider takes."""
+        calls = self.calls()
+        inputs, outputs = (
+            row_schema(resolve(schema, calls).columns) for schema in (model.input_schema, model.output_schema)
+        )
+        zone = calls.session.zone
+        provider = self.model_providers.create(full_path, inputs, outputs, model.options, zone, model.source)
+        return Model(full_path, inputs, outputs, (), provider)
+
+    def model_names(self) -> list[str]:
+        """See `Tables`. Lists the models of the current database."""
+        stored = self.catalog(self.current_catalog).list_models(self.current_database)
+        return sorted({*self.list_temporary_models(), *stored})
+
     # --- for the analyser --------------------------------------------------------------------------------------------
 
     def calls(self) -> Calls:
@@ -270,6 +356,15 @@ class CatalogManager:
             self.current_catalog, self.current_database = before
         names = [column.name for column in view.schema.columns]
         return project(plan, plan.schema.fields(), names) if names and names != plan.schema.names else plan
+
+
+def _check_model_columns(schema: Schema, side: str) -> None:
+    names = [column.name for column in schema.columns]
+    for column in schema.columns:
+        if names.count(column.name) > 1:
+            raise ValidationError(f"Duplicate {side} column name: '{column.name}'.")
+        if column.data_type is None or column.is_metadata:
+            raise ValidationError(f"Column `{column.name}` of a model's {side} can only be a physical column.")
 
 
 def _scan(

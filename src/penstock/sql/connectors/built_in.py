@@ -24,6 +24,7 @@ CONNECTORS: Final = {
     "print": "spark:PrintConnector",
     "savepoint": "savepoint:SavepointConnector",
     "spark": "spark:SparkConnector",
+    "vector-function": "spark:VectorFunctionConnector",
 }
 #: those that are created with the formats
 CONNECTORS_WITH_FORMATS: Final = {

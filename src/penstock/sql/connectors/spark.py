@@ -1,10 +1,12 @@
-"""The connectors `spark`, `print`, `blackhole` and `socket`.
+"""The connectors `spark`, `print`, `blackhole`, `vector-function` and `socket`.
 
 `SparkConnector`: a table registered in Spark, or files that Spark reads. Batch jobs read it in place.
 
 `PrintConnector`: prints rows to the program's standard output, in Flink's format.
 
 `BlackholeConnector`: discards all rows.
+
+`VectorFunctionConnector`: a table of vectors that a class of the user's searches.
 
 `SocketConnector`: rows that a server sends as text. For experiments only: a socket cannot replay its data.
 """
@@ -13,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from inspect import isclass
+from pkgutil import resolve_name
 from typing import Any, Final
 
 from penstock.base.config_options import ConfigOptions
@@ -25,6 +29,7 @@ from penstock.sql.formats.format import Formats, MessagesSource
 from penstock.sql.logical.nodes import ALL, INSERTS, Scan, Write
 from penstock.sql.tables.connector import FORMAT, TableConnector, TableOptions
 from penstock.sql.tables.tables import TableReader, TableWriter
+from penstock.sql.tables.vectors import VectorSearchFunction
 
 TABLE: Final = (
     ConfigOptions.key("table")
@@ -93,6 +98,32 @@ class BlackholeConnector(TableConnector):
     def writer(self, write: Write, options: TableOptions) -> TableWriter:
         """Return a writer that accepts all changes."""
         return TableWriter(DiscardingSink(), ALL, wants_before=False, takes_columns=True, follows_query=True)
+
+
+CLASS: Final = (
+    ConfigOptions.key("class")
+    .string_type()
+    .no_default_value()
+    .with_description("The class that answers searches for vectors, as `package.module.Class`.")
+)
+
+
+class VectorFunctionConnector(TableConnector):
+    """See the module docstring."""
+
+    name = "vector-function"
+    required_options = (CLASS,)
+
+    def vector_search(self, scan: Scan, column: int, options: TableOptions) -> Any:
+        """Return an object of the class."""
+        target = options.required(CLASS)
+        try:
+            function = resolve_name(target)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise options.wrong(CLASS.key(), f"cannot import {target!r}: {error}") from error
+        if not isclass(function) or not issubclass(function, VectorSearchFunction):
+            raise options.wrong(CLASS.key(), f"{target} is no VectorSearchFunction")
+        return function()
 
 
 HOSTNAME: Final = (

@@ -218,6 +218,30 @@ def _correlate(node: Any) -> str:
     return ", ".join(parts)
 
 
+def _ml_predict(node: Any) -> str:
+    names = name_columns(node.input)
+    columns = ", ".join(
+        names[part.index] for argument in node.arguments for part in argument.walk() if isinstance(part, Field)
+    )
+    config = ", ".join(f"'{text}'" for pair in node.model.settings for text in pair)
+    operands = [f"Model(MODEL {'.'.join(node.model.path)})", f"DESCRIPTOR({columns})"]
+    operands.append(f"MAP({config})" if config else "DEFAULT()")
+    return f"invocation=[ML_PREDICT(TABLE(#0), {', '.join(operands)})], select=[{', '.join(node.schema.names)}]"
+
+
+def _vector_search(node: Any) -> str:
+    parts = [
+        f"table=[{'.'.join(node.table.path)}]",
+        f"joinType=[{'LeftOuterJoin' if node.keeps else 'InnerJoin'}]",
+        f"columnToSearch=[{node.table.schema.names[node.column]}]",
+        f"columnToQuery=[{expression_text(node.query, name_columns(node.input))}]",
+        f"topK=[{node.top_k}]",
+    ]
+    if node.condition is not None:
+        parts.append(f"where=[{expression_text(node.condition, node.schema.names)}]")
+    return ", ".join([*parts, f"select=[{', '.join(node.schema.names)}]"])
+
+
 def _match(node: MatchRecognize) -> str:
     names = name_columns(node.input)
     count = len(node.partition)
@@ -293,6 +317,8 @@ _DESCRIBE: Final[dict[type[logical.Node], Callable[[Any], str]]] = {
     logical.FromChangelog: lambda node: _changelog(node, name_columns(node.input)[node.operation]),
     logical.ToChangelog: lambda node: _changelog(node, node.schema.names[len(node.partition)]),
     logical.Correlate: _correlate,
+    logical.MLPredictTableFunction: _ml_predict,
+    logical.VectorSearchTableFunction: _vector_search,
     MatchRecognize: _match,
     logical.Write: lambda node: f"table=[{'.'.join(node.path)}]",
 }

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 from enum import Enum, Flag, auto
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
@@ -495,6 +495,48 @@ class Correlate(Unary):
     condition: Typed | None = None
     options: tuple[str, ...] = ()
     user: UserFunction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model, as queries call it: its path, and the columns that it takes and gives.
+
+    `settings`: the options of the call. `provider`: what answers; see `penstock.sql.models`.
+    Both may change between two runs of a query, which keeps its state.
+    """
+
+    path: tuple[str, str, str]
+    inputs: RowSchema
+    outputs: RowSchema
+    settings: tuple[tuple[str, str], ...] = ()
+    provider: Any = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MLPredictTableFunction(Unary):
+    """Each row of the input with the rows that a model predicts for it. `arguments`: the columns of the model's input,
+    cast to their types. The columns of the predictions follow those of the input.
+    """
+
+    model: Model
+    arguments: tuple[Typed, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorSearchTableFunction(Unary):
+    """Joins each row of the input with the `top_k` rows of a table whose vectors are nearest to `query`.
+
+    `column`: the table's column of vectors. The columns of the table and the score follow those of the input. `keeps`:
+    keeps rows without any; `condition` is over both. `settings`: the options of the call.
+    """
+
+    table: Scan
+    column: int
+    query: Typed
+    top_k: int
+    keeps: bool = False
+    condition: Typed | None = None
+    settings: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

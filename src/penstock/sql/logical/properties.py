@@ -197,6 +197,8 @@ def _of_rows(value: Any) -> str | None:
             return f"StreamRows({id(value.stream)})"
         case UserFunction():
             return f"UserFunction({id(value)})"
+        case nodes.Model():
+            return f"Model({value.path},{value.settings},{id(value.provider)})"
     return None
 
 
@@ -216,6 +218,9 @@ def _of_state(value: Any) -> str | None:
             return f"Write({value.path})" if rejected is None else f"Write({value.path},{rejected.table.path})"
         case UserFunction():
             return f"UserFunction({value.name},{value.result_type})"
+        case nodes.Model():
+            types = [str(kind) for kind in (*value.inputs.types, *value.outputs.types)]
+            return f"Model({value.path},{types})"
     return None
 
 

@@ -157,6 +157,7 @@ class _Pruner:
             logical.Over: self._over,
             logical.TemporalJoin: self._temporal_join,
             logical.LookupJoin: self._lookup_join,
+            logical.MLPredictTableFunction: self._ml_predict,
             logical.Rank: self._rank,
             logical.Sort: self._sort,
             logical.SetOperation: self._union,
@@ -302,6 +303,18 @@ class _Pruner:
             condition=None if node.condition is None else _moved(node.condition, mapping),
         )
         return rewritten, mapping
+
+    def _ml_predict(self, node: logical.MLPredictTableFunction, used: Used) -> tuple[Node, Places]:
+        width = len(node.input.schema)
+        needed = frozenset(index for index in used if index < width) | collect_columns(node.arguments)
+        inner, input_mapping = self._exactly(node.input, needed)
+        if inner is node.input:
+            return node, _same_places(node)
+        predicted = node.schema.columns[width:]
+        mapping = {**input_mapping, **{width + index: len(inner.schema) + index for index in range(len(predicted))}}
+        schema = RowSchema((*inner.schema, *predicted))
+        arguments = tuple(_moved(argument, input_mapping) for argument in node.arguments)
+        return replace(node, schema=schema, input=inner, arguments=arguments), mapping
 
     def _aggregate(self, node: logical.Aggregate, used: Used) -> tuple[Node, Places]:
         if node.sets:

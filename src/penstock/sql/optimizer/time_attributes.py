@@ -42,6 +42,8 @@ _PLAIN: Final = (
     logical.WatermarkAssigner,
     logical.WindowTable,
     logical.Correlate,
+    logical.MLPredictTableFunction,
+    logical.VectorSearchTableFunction,
     logical.Over,
     logical.TemporalJoin,
     logical.LookupJoin,
@@ -199,6 +201,8 @@ _PASSING: Final = (
     logical.Rank,
     logical.Sort,
     logical.Correlate,
+    logical.MLPredictTableFunction,
+    logical.VectorSearchTableFunction,
     logical.TemporalJoin,
 )
 

@@ -84,6 +84,8 @@ QUERIES: Final[dict[type[logical.Node], Callable[[BatchPlanner, Any], str]]] = {
     logical.Aggregate: aggregations.aggregate,
     logical.Distinct: aggregations.distinct,
     logical.Correlate: relations.correlate,
+    logical.MLPredictTableFunction: relations.ml_predict,
+    logical.VectorSearchTableFunction: relations.vector_search,
     logical.SetOperation: relations.set_operation,
     logical.Sort: relations.sort,
     logical.Over: windows.over,
@@ -393,14 +395,19 @@ class BatchExecutor:
         settings = async_settings(options)
         carried = BatchSession(session.zone, session.legacy_cast, session.now(), settings, parameters)
         tables = PushDown(lambda scan: self._connectors.scan(of_connector(scan)))
+        slots = lambda: spark.slots_now() or 1  # noqa: E731
+        calls = Calls(session)
         planner = BatchPlanner(
-            QUERIES, spark.session, self._reader, carried, lambda: spark.slots_now() or 1, tables, Calls(session)
+            QUERIES, spark.session, self._reader, carried, slots, tables, calls, options, self._vectors
         )
         try:
             with failures_told("planning the query in Spark"):
                 yield spark, planner
         finally:
             planner.close()
+
+    def _vectors(self, scan: Scan, column: int) -> Any:
+        return self._connectors.vector_search(of_connector(scan), column)
 
     def _reader(self, scan: Scan) -> TableReader:
         return self._connectors.reader(of_connector(scan))

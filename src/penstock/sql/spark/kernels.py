@@ -5,14 +5,16 @@ A step can be pickled. It maps the columns that it reads to the columns of its r
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.base.metrics import MetricGroup, MetricRegistry
@@ -25,11 +27,15 @@ from penstock.sql.expressions.evaluator import Evaluator
 from penstock.sql.functions.clock import ASSIGN
 from penstock.sql.functions.definition import Session
 from penstock.sql.logical.nodes import AggregateCall, Correlate
+from penstock.sql.models.provider import AsyncPredictor, ModelProvider, Predictions, Predictor, named_inputs
 from penstock.sql.spark.stored import from_stored, to_stored
 from penstock.sql.stream.aggregates.accumulators import build_accumulator
+from penstock.sql.stream.models.predict import PredictSettings
 from penstock.sql.typed import Typed
 from penstock.sql.user_functions.classes import FunctionContext
 from penstock.sql.user_functions.definition import AsyncSettings, OpenFunctions
+
+_MS_A_SECOND: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +170,64 @@ class Correlated(UserWork):
         parents, produced = self._correlation(Columns(columns, rows))
         chosen = pa.array(parents, pa.int64())
         return [*(column.take(chosen) for column in columns), *produced]
+
+
+@dataclass(frozen=True)
+class Predicted(UserWork):
+    """The input columns, and those that a model predicts. Asynchronous calls of a batch are in flight together."""
+
+    provider: ModelProvider
+    arguments: tuple[Typed, ...]
+    is_async: bool
+    settings: PredictSettings
+    session: BatchSession
+
+    @cached_property
+    def _evaluator(self) -> Evaluator:
+        return Evaluator(self.arguments, self.session.open(self._functions))
+
+    @cached_property
+    def _predictor(self) -> Predictor | AsyncPredictor:
+        predictor = self.provider.async_predictor() if self.is_async else self.provider.predictor()
+        assert predictor is not None
+        opened = predictor.open(self._functions.context)
+        if opened is not None:
+            self._functions.wait(opened)
+        return predictor
+
+    def __call__(self, columns: Sequence[pa.Array], rows: int) -> list[pa.Array]:
+        """See `Work`."""
+        inputs = named_inputs(self._evaluator(Columns(columns, rows)))
+        size = self.provider.batch_rows
+        calls = [inputs.slice(start, size) for start in range(0, rows, size)]
+        predictor = self._predictor
+        if isinstance(predictor, AsyncPredictor):
+            answers = self._functions.wait(self._gathered(predictor, calls))
+        else:
+            answers = [predictor.predict(call) for call in calls]
+        parents = np.concatenate([answer.parents + number * size for number, answer in enumerate(answers)])
+        chosen = pa.array(parents, pa.int64())
+        predicted = [pa.concat_arrays(parts) for parts in zip(*(answer.columns for answer in answers), strict=True)]
+        return [*(column.take(chosen) for column in columns), *predicted]
+
+    async def _gathered(self, predictor: AsyncPredictor, calls: Sequence[pa.RecordBatch]) -> list[Predictions]:
+        free = asyncio.Semaphore(self.settings.capacity)
+        timeout_s = self.settings.timeout_ms / _MS_A_SECOND or None
+
+        async def ask(call: pa.RecordBatch) -> Predictions:
+            async with free, asyncio.timeout(timeout_s):
+                return await predictor.predict(call)
+
+        return await asyncio.gather(*map(ask, calls))
+
+    def close(self) -> None:
+        """Close the predictor and the functions that were opened."""
+        predictor = self.__dict__.pop("_predictor", None)
+        if predictor is not None:
+            closed = predictor.close()
+            if closed is not None:
+                self._functions.wait(closed)
+        super().close()
 
 
 @dataclass(frozen=True)

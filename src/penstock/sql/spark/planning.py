@@ -282,6 +282,8 @@ class BatchPlanner:
         parallelism: the number of tasks that read a source that Spark does not read itself.
         tables: pushes column selections and filters down to tables.
         calls: combines the conditions of several filters.
+        options: the options of the session.
+        vectors: returns the search for vectors in a column of a table.
     """
 
     def __init__(
@@ -293,8 +295,12 @@ class BatchPlanner:
         parallelism: Callable[[], int],
         tables: PushDown = NO_PUSH_DOWN,
         calls: Calls | None = None,
+        options: Mapping[str, str] | None = None,
+        vectors: Callable[[logical.Scan, int], Any] | None = None,
     ) -> None:
         self._queries = queries
+        self.vectors = vectors
+        self.options = options or {}
         self.calls = calls or Calls(Session())
         self.spark = spark
         self.reader = reader

@@ -26,10 +26,12 @@ from penstock.sql.logical.explain import node_text
 from penstock.sql.logical.nodes import JoinType, TimeAttribute
 from penstock.sql.optimizer.pushdown import is_key
 from penstock.sql.spark.chains import build_join_chain, projected
-from penstock.sql.spark.kernels import Correlated
+from penstock.sql.spark.kernels import Correlated, Predicted
 from penstock.sql.spark.native import NATIVE, equality_of_keys, join_text, native_text
 from penstock.sql.spark.planning import BatchPlanner, column, order_text, select, with_maps
 from penstock.sql.spark.stored import group_text, has_maps, spark_type, text_literal
+from penstock.sql.stream.models.predict import is_asynchronous, predict_settings
+from penstock.sql.tables.vectors import as_correlate
 from penstock.sql.typed import Field, FunctionCall, Typed, conjuncts, transformed
 
 
@@ -73,6 +75,21 @@ def correlate(planner: BatchPlanner, node: logical.Correlate) -> str:
     alone = replace(node, input=logical.Values(schema=before, rows=()))
     work = Correlated(alone, planner.session)
     return f"SELECT * FROM {planner.step(planner.query(node.input), work, before.types, node.schema.types)}"
+
+
+def ml_predict(planner: BatchPlanner, node: logical.MLPredictTableFunction) -> str:
+    """Join each row with the rows that a model predicts for it."""
+    provider, before = node.model.provider, node.input.schema
+    is_async = is_asynchronous(provider, dict(node.model.settings), node.model.path)
+    settings = predict_settings(planner.options, dict(node.model.settings))
+    work = Predicted(provider, node.arguments, is_async, settings, planner.session)
+    return f"SELECT * FROM {planner.step(planner.query(node.input), work, before.types, node.schema.types)}"
+
+
+def vector_search(planner: BatchPlanner, node: logical.VectorSearchTableFunction) -> str:
+    """Join each row with the rows of a table whose vectors are nearest."""
+    assert planner.vectors is not None
+    return correlate(planner, as_correlate(node, planner.vectors))
 
 
 def set_operation(planner: BatchPlanner, node: logical.SetOperation) -> str:

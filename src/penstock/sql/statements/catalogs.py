@@ -17,6 +17,7 @@ from penstock.sql.parser import statements
 from penstock.sql.session.result import TableResult
 from penstock.sql.session.session import TableSession
 from penstock.sql.statements import insert as results
+from penstock.sql.statements import models
 from penstock.sql.statements import objects as functions
 from penstock.sql.statements import objects as tables
 from penstock.sql.statements import objects as views
@@ -136,6 +137,8 @@ def get_catalog_descriptor(session: TableSession, name: str) -> CatalogDescripto
 def _create(session: TableSession, statement: statements.Create) -> TableResult:
     if statement.what == "DATABASE":
         return create(session, statement)
+    if statement.what == "MODEL":
+        return models.create(session, statement)
     if statement.what != "CATALOG":
         raise _unsupported(statement.what)
     descriptor = CatalogDescriptor(statement.path[-1], dict(statement.options), statement.comment)
@@ -146,6 +149,8 @@ def _create(session: TableSession, statement: statements.Create) -> TableResult:
 def _alter(session: TableSession, statement: statements.Alter) -> TableResult:
     if statement.what == "DATABASE":
         return alter(session, statement)
+    if statement.what == "MODEL":
+        return models.alter(session, statement)
     if statement.what != "CATALOG":
         raise _unsupported(statement.what)
     name = statement.path[-1]
@@ -180,6 +185,8 @@ def _drop(session: TableSession, statement: statements.Drop) -> TableResult:
             return drop(session, statement)
         case "CATALOG":
             return _drop_catalog(session, statement)
+        case "MODEL":
+            return models.drop(session, statement)
         case _:
             raise _unsupported(statement.what)
 

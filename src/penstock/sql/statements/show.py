@@ -24,7 +24,7 @@ from penstock.sql.parser.statements import Statement
 from penstock.sql.parser.unparse import format_path
 from penstock.sql.session.result import TableResult
 from penstock.sql.session.session import TableSession
-from penstock.sql.statements import catalogs
+from penstock.sql.statements import catalogs, models
 from penstock.sql.statements import catalogs as databases
 from penstock.sql.statements import catalogs as modules
 from penstock.sql.statements import insert as results
@@ -81,6 +81,8 @@ def _describe(session: TableSession, statement: statements.Describe) -> TableRes
             return _database(session, statement)
         case "FUNCTION":
             return _function(session, statement)
+        case "MODEL":
+            return models.describe(session, statement.path)
         case _:
             raise UnsupportedError(f"Penstock has no {statement.what.lower()}s")
 
@@ -316,7 +318,7 @@ _LISTS: Final[dict[str, tuple[str, Callable[[TableSession, statements.Show], Ite
     "MODULES": ("module name", lambda session, statement: [modules.CORE]),
     "JARS": ("jars", lambda session, statement: ()),
     "PROCEDURES": ("procedure name", lambda session, statement: ()),
-    "MODELS": ("model name", lambda session, statement: ()),
+    "MODELS": ("model name", lambda session, statement: models.model_names(session, *_place(session, statement))),
     "MATERIALIZED TABLES": ("table name", lambda session, statement: ()),
     "CONNECTIONS": ("connection name", lambda session, statement: ()),
     "CURRENT CATALOG": ("current catalog name", lambda session, statement: [session.manager.current_catalog]),
@@ -328,6 +330,7 @@ _CREATES: Final[dict[str, Callable[[TableSession, tuple[str, ...]], str]]] = {
     "CREATE VIEW": create_view,
     "CREATE CATALOG": catalogs.show_create,
     "CREATE DATABASE": databases.show_create_database,
+    "CREATE MODEL": lambda session, path: models.show_create(session, path, serial_text),
 }
 
 

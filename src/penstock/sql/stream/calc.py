@@ -39,12 +39,14 @@ from penstock.sql.logical.nodes import (
     Replicate,
     SetOperation,
     Values,
+    VectorSearchTableFunction,
 )
 from penstock.sql.optimizer.pushdown import is_identity
 from penstock.sql.stream.changelog import ReplicateOperator, asks_key_alone, normalized
-from penstock.sql.stream.planning.options import Optimization
+from penstock.sql.stream.planning.options import Optimization, of_connector
 from penstock.sql.stream.planning.rule import Planning, Rule, Stream, name_columns
 from penstock.sql.stream.rows.state_ttl import EvaluatingOperator, StreamSession
+from penstock.sql.tables.vectors import as_correlate
 from penstock.sql.typed import Field, Typed, conjuncts
 
 #: Columns are cut lazily if the whole batch has at most this many times the chosen rows, because it stays in memory.
@@ -366,6 +368,24 @@ class CorrelateRule(Rule[Correlate]):
         operator = partial(CorrelateOperator, node, name_columns(node.schema), planning.session)
         upstreams = planning.step("Correlate", operator, inner.upstreams, inner.changes != INSERTS)
         return Stream(upstreams, node.schema, inner.changes, inner.has_before)
+
+
+class VectorSearchRule(Rule[VectorSearchTableFunction]):
+    """Each row with the rows of a table whose vectors are nearest."""
+
+    nodes = (VectorSearchTableFunction,)
+
+    def changes(self, node: VectorSearchTableFunction, planning: Planning) -> Changes:
+        """Accept inserts alone, as in Flink: the table may have changed when a row is retracted."""
+        planning.accept("VectorSearchTableFunction", node.input, INSERTS)
+        return INSERTS
+
+    def stream(self, node: VectorSearchTableFunction, planning: Planning, wants_before: bool) -> Stream:
+        """See `Rule`."""
+        found = as_correlate(node, lambda scan, column: planning.lookups.vectors(of_connector(scan), column))
+        inner = planning.stream(node.input, False)
+        operator = partial(CorrelateOperator, found, name_columns(node.schema), planning.session)
+        return Stream(planning.step("Vector Search", operator, inner.upstreams), node.schema, INSERTS, False)
 
 
 class UnionRule(Rule[SetOperation]):

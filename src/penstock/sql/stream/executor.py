@@ -196,7 +196,7 @@ class StreamExecutor:
         reader = self._connectors.reader
         tables = self.push_down()
         add, has_id = environment.add, environment.has_id
-        lookups = Lookups(self._connectors.lookup, options)
+        lookups = Lookups(self._connectors.lookup, options, self._connectors.vector_search)
         return StreamPlanner(
             add, reader, carried, Calls(session), shares, settings, has_id, tables, lookups, self._writer
         )

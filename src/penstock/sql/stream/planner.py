@@ -40,6 +40,7 @@ from penstock.sql.stream.calc import (
     ExpandRule,
     ReplicateRule,
     UnionRule,
+    VectorSearchRule,
 )
 from penstock.sql.stream.changelog import FromChangelogRule, NormalizeRule, ToChangelogRule, with_normalizers
 from penstock.sql.stream.groups.plan import AggregateRule, TableAggregateRule, is_distinct_already
@@ -47,6 +48,7 @@ from penstock.sql.stream.joins import plan as plan_joins
 from penstock.sql.stream.joins.temporal import TemporalJoinRule
 from penstock.sql.stream.lookups.plan import LookupJoinRule
 from penstock.sql.stream.match.operator import MatchRule
+from penstock.sql.stream.models.predict import MLPredictRule
 from penstock.sql.stream.over.operators import OverRule
 from penstock.sql.stream.planning.options import (
     DEFAULTS,
@@ -73,6 +75,7 @@ RULES: Final[tuple[Rule[Any], ...]] = (
     NormalizeRule(),
     CalcRule(),
     CorrelateRule(),
+    VectorSearchRule(),
     bridge.WatermarkRule(),
     UnionRule(),
     ExpandRule(),
@@ -89,6 +92,7 @@ RULES: Final[tuple[Rule[Any], ...]] = (
     ToChangelogRule(),
     TemporalJoinRule(),
     LookupJoinRule(),
+    MLPredictRule(),
 )
 _BY_NODE: Final[Mapping[type[logical.Node], Rule[Any]]] = {kind: rule for rule in RULES for kind in rule.nodes}
 

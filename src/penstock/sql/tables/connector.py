@@ -139,6 +139,8 @@ def key_schema(schema: RowSchema, key: Sequence[int]) -> RowSchema:
 #: the option that selects how much of a table is cached
 CACHE: Final = "lookup.cache"
 _ABOUT_HOLDING: Final = "lookup.full-cache."
+#: the beginning of the options by which a table of any connector is searched for vectors
+ABOUT_VECTORS: Final = "vector."
 #: the number of rows requested from a source at a time
 _ROWS_AT_ONCE: Final = 1 << 16
 _MS_A_SECOND: Final = 1_000
@@ -373,7 +375,8 @@ def holds_all(options: Mapping[str, str]) -> bool:
 
 
 def without_holding(options: Mapping[str, str]) -> Mapping[str, str]:
-    """Return a table's options without the options of the full cache, which connectors need not know."""
+    """Return a table's options without those of the full cache and of vectors, which connectors need not know."""
+    options = {key: value for key, value in options.items() if not key.startswith(ABOUT_VECTORS)}
     if not holds_all(options):
         return options
     return {key: value for key, value in options.items() if key != CACHE and not key.startswith(_ABOUT_HOLDING)}
@@ -417,6 +420,9 @@ class TableOptions(Mapping[str, str]):
         zone: the session time zone.
     """
 
+    #: what the options belong to, for messages
+    what: ClassVar[str] = "table"
+
     def __init__(self, title: str, values: Mapping[str, str], prefix: str = "", zone: tzinfo = UTC) -> None:
         self.title = title
         self.zone = zone
@@ -445,13 +451,15 @@ class TableOptions(Mapping[str, str]):
         try:
             return option.convert(text)
         except ConfigurationError as error:
-            raise ValidationError(f"Invalid option of table {self.title}: {self._named(error, option)}") from error
+            raise ValidationError(
+                f"Invalid option of {self.what} {self.title}: {self._named(error, option)}"
+            ) from error
 
     def required(self, option: ConfigOption[T | None]) -> T:
         """Return the value of a required option; raise `ValidationError` if it is missing."""
         value = self.read(option)
         if value is None:
-            raise missing(self.title, [self._prefix + option.key()])
+            raise missing(self.title, [self._prefix + option.key()], self.what)
         return value
 
     def below(self, prefix: str) -> TableOptions:
@@ -460,16 +468,16 @@ class TableOptions(Mapping[str, str]):
 
     def wrong(self, key: str, reason: str) -> ValidationError:
         """Return the error for an option with an invalid value."""
-        return ValidationError(f"Invalid value for option '{self._prefix}{key}' of table {self.title}: {reason}")
+        return ValidationError(f"Invalid value for option '{self._prefix}{key}' of {self.what} {self.title}: {reason}")
 
     def _named(self, error: ConfigurationError, option: ConfigOption[Any]) -> str:
         return str(error).replace(f"option {option.key()} ", f"option {self._prefix}{option.key()} ", 1)
 
 
-def missing(title: str, keys: Sequence[str]) -> ValidationError:
+def missing(title: str, keys: Sequence[str], what: str = "table") -> ValidationError:
     """Return the error for missing required options."""
     return ValidationError(
-        f"One or more required options are missing for table {title}. Missing required options are: {', '.join(keys)}"
+        f"One or more required options are missing for {what} {title}. Missing required options are: {', '.join(keys)}"
     )
 
 
@@ -509,6 +517,10 @@ class TableConnector:
             f"Connector '{self.name}' cannot be asked for the rows of keys, so table {'.'.join(scan.path)} cannot be "
             "joined FOR SYSTEM_TIME AS OF a processing time: use a connector that has a look-up"
         )
+
+    def vector_search(self, scan: Scan, column: int, options: TableOptions) -> Any:
+        """Return the connector's own search for vectors in a column; None to hold the table in memory."""
+        return None
 
     def writer(self, write: Write, options: TableOptions) -> TableWriter:
         """Return the writer of a table."""
@@ -592,6 +604,16 @@ class Connectors:
         connector, options = self._checked(node)
         _check_metadata(options.title, node, connector.readable_metadata(options), is_read=True)
         return connector.lookup(node, key, options)
+
+    def vector_search(self, node: Scan, column: int) -> Any:
+        """Return the search for vectors of a column, a `vectors.VectorSearchFunction`."""
+        connector, options = self._checked(node)
+        search = connector.vector_search(node, column, options)
+        if search is not None:
+            return search
+        from penstock.sql.tables.vectors import held_vectors  # imports this module
+
+        return held_vectors(self.reader(node), node, column)
 
     def writer(self, node: Write) -> TableWriter:
         """Return the writer of a table. Raises `ValidationError` for options that no connector supports."""

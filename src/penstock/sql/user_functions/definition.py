@@ -146,7 +146,7 @@ class OpenFunctions:
         self.operator_name = operator_name
         self.zone = zone
         self.settings = settings or AsyncSettings()
-        self._context = context
+        self.context = context
         #: by id; holds a reference to the function, because ids of deleted objects are reused
         self._opened: dict[int, UserFunction] = {}
         self._runner: asyncio.Runner | None = None
@@ -157,7 +157,7 @@ class OpenFunctions:
         if id(runs) not in self._opened:
             # Registered before it is opened, so that `close` releases its resources even if `open` fails.
             self._opened[id(runs)] = function
-            self._call(function, "open", self._context)
+            self._call(function, "open", self.context)
         return runs
 
     def close(self) -> None:

@@ -266,12 +266,18 @@ def _none(node: Scan, key: Sequence[int]) -> TableLookup:
     raise ValidationError(f"table {'.'.join(node.path)} cannot be asked for the rows of keys")
 
 
+def _no_vectors(node: Scan, column: int) -> Any:
+    raise ValidationError(f"table {'.'.join(node.path)} cannot be searched for vectors")
+
+
 @dataclass(frozen=True, slots=True)
 class Lookups:
     """`find` returns the lookup of a table by the indices of its key columns; `options` are the session's."""
 
     find: Callable[[Scan, Sequence[int]], TableLookup] = _none
     options: Mapping[str, str] = field(default_factory=dict)
+    #: returns the search for vectors of a column of a table, a `VectorSearchFunction`
+    vectors: Callable[[Scan, int], Any] = _no_vectors
 
 
 EMIT_STRATEGY: Final = ConfigOption("scan.watermark.emit.strategy", choice("ON-PERIODIC", "ON-EVENT"), "ON-PERIODIC")
