@@ -55,6 +55,36 @@ def test_each_former_name_can_be_imported_and_replaces_no_present_one() -> None:
     assert (done.stdout, done.returncode) == ("[]\n", 0), done.stderr
 
 
+FROM_PACKAGES = """
+import sys
+from importlib import import_module
+from penstock.moved_modules import moved_modules
+
+moved = moved_modules()
+wrong = []
+for name in moved:
+    package, _, leaf = name.rpartition(".")
+    names = {}
+    try:
+        exec(f"from penstock.{package} import {leaf}" if package else f"import penstock.{leaf}", names)
+    except ImportError:
+        if len({new for old, new in moved.items() if old.endswith(f".{leaf}") and old != name}) == 0:
+            wrong.append(name)
+        continue
+    present = import_module(f"penstock.{moved[name]}")
+    is_own = leaf in vars(import_module(f"penstock.{package}")) if package else True
+    if names.get(leaf) is not present and not is_own:
+        wrong.append(name)
+print(wrong)
+"""
+
+
+def test_former_names_can_be_imported_from_former_packages() -> None:
+    """`from package import module` asks the package, which may have moved too, and tells its present name."""
+    done = subprocess.run([sys.executable, "-c", FROM_PACKAGES], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("[]\n", 0), done.stderr
+
+
 def test_a_pickle_with_former_names_loads() -> None:
     former = b"cpenstock.core.windowing.windows\nTimeWindow\n."
     assert pickle.loads(former) is TimeWindow

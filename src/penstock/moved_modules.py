@@ -36,12 +36,30 @@ def _former_packages() -> frozenset[str]:
     return frozenset(_PACKAGE + moved.get(parent, parent) for parent in parents)
 
 
+@cache
+def _former_names_in_present_packages() -> Mapping[str, str]:
+    """Return the present name of former modules whose package has moved, below the present name of the package.
+
+    `from former.package import module` looks there, for the package tells its present name. Names that two former
+    packages had are left out.
+    """
+    moved = moved_modules()
+    present: dict[str, set[str]] = {}
+    for old, new in moved.items():
+        parent, _, leaf = old.rpartition(".")
+        if parent in moved:
+            present.setdefault(f"{moved[parent]}.{leaf}", set()).add(new)
+    return {name: new for name, (new, *others) in present.items() if not others}
+
+
 class _Alias(Loader):
     """Loads a former name as the module that has its contents now."""
 
     def exec_module(self, module: ModuleType) -> None:
         name = module.__name__
-        sys.modules[name] = import_module(_PACKAGE + moved_modules()[name.removeprefix(_PACKAGE)])
+        former = name.removeprefix(_PACKAGE)
+        present = moved_modules().get(former) or _former_names_in_present_packages()[former]
+        sys.modules[name] = import_module(_PACKAGE + present)
         sys.modules[name.rpartition(".")[0]].__class__ = _ParentOfFormer
 
 
@@ -69,10 +87,13 @@ class MovedModules(MetaPathFinder):
             return None
         if fullname.removeprefix(_PACKAGE) in moved_modules():
             return ModuleSpec(fullname, _Alias())
-        if fullname not in _former_packages():
+        is_former = fullname.removeprefix(_PACKAGE) in _former_names_in_present_packages()
+        if not is_former and fullname not in _former_packages():
             return None
         spec = PathFinder.find_spec(fullname, path, target)
-        if spec is not None and spec.submodule_search_locations is None:
+        if spec is None:
+            return ModuleSpec(fullname, _Alias()) if is_former else None
+        if fullname in _former_packages() and spec.submodule_search_locations is None:
             spec.submodule_search_locations = []
         return spec
 
