@@ -10,7 +10,14 @@ from penstock.table.environment_settings import EnvironmentSettings
 from penstock.table.explain_detail import ExplainDetail
 from penstock.table.expression import Expression
 from penstock.table.statement_set import StatementSet
-from penstock.table.table import GroupedTable, GroupWindowedTable, OverWindowedTable, Table, WindowGroupedTable
+from penstock.table.table import (
+    GroupedTable,
+    GroupWindowedTable,
+    OverWindowedTable,
+    PartitionedTable,
+    Table,
+    WindowGroupedTable,
+)
 from penstock.table.table_descriptor import FormatDescriptor, TableDescriptor
 from penstock.table.table_environment import StreamTableEnvironment, TableEnvironment
 from penstock.table.table_pipeline import TablePipeline
@@ -19,6 +26,7 @@ from penstock.table.udf import (
     AggregateFunction,
     AsyncScalarFunction,
     FunctionContext,
+    ProcessTableFunction,
     ScalarFunction,
     TableAggregateFunction,
     TableFunction,
@@ -40,6 +48,8 @@ __all__ = [
     "ListView",
     "MapView",
     "OverWindowedTable",
+    "PartitionedTable",
+    "ProcessTableFunction",
     "ResultKind",
     "Row",
     "RowKind",

@@ -40,6 +40,7 @@ from penstock.table.environment_catalogs import CatalogMethods
 from penstock.table.environment_settings import EnvironmentSettings
 from penstock.table.explain_detail import ExplainDetail, detail_names
 from penstock.table.frame_methods import FrameMethods
+from penstock.table.plans import Plans
 from penstock.table.python_rows import RowsSchema, rows_of_elements
 from penstock.table.sinks import anonymous_table, write_into
 from penstock.table.statement_set import StatementSet
@@ -288,6 +289,27 @@ class TableEnvironment(CatalogMethods, FrameMethods):
         """
         zone = parse_zone(self._config.get_local_timezone())
         return self._table(rows_of_elements(elements, schema, verify_schema, zone))
+
+    def from_call(self, function: Any, *arguments: object) -> Table:
+        """Return the table that a process table function makes of its arguments.
+
+        Args:
+            function: its registered name, its class, or what `udptf` made.
+            arguments: tables, by `Table.as_argument` or `Table.partition_by(…).as_argument`, and values, as for
+                `Table.process`.
+
+        Raises:
+            ValidationError: if the function does not exist, or an argument does not fit.
+
+        Examples:
+            >>> from penstock.table.udf import ProcessTableFunction
+            >>> class Numbers(ProcessTableFunction[int]):
+            ...     def eval(self, end: int):
+            ...         yield from range(end)
+            >>> list(t_env.from_call(Numbers, 2).execute().collect())
+            [<Row(0)>, <Row(1)>]
+        """
+        return self._table(Plans(self._session.manager).process(function, arguments))
 
     def create_temporary_view(self, view_path: str, table_or_data_stream: Any, *fields_or_schema: Any) -> None:
         """Name a table for the lifetime of the program, hiding any permanent table or view at the same path.

@@ -218,6 +218,42 @@ def _correlate(node: Any) -> str:
     return ", ".join(parts)
 
 
+def _process(node: logical.ProcessTableFunction) -> str:
+    by_name = dict(zip((table.name for table in node.tables), range(len(node.tables)), strict=True))
+    values = dict(node.values)
+    operands = []
+    for argument in node.user.signature.arguments:
+        if argument.name in by_name:
+            number = by_name[argument.name]
+            operands.append(_table_operand(node.tables[number], number, node.parts[number].schema.names))
+            continue
+        value = values[argument.name]
+        if value is None:
+            operands.append("DEFAULT()")
+        elif isinstance(value, tuple):
+            operands.append(f"DESCRIPTOR({', '.join(value)})")
+        else:
+            operands.append(expression_text(value, []))
+    times = dict.fromkeys(
+        part.schema.names[table.time] for part, table in zip(node.parts, node.tables, strict=False) if table.time >= 0
+    )
+    operands.append(f"DESCRIPTOR({', '.join(times)})" if times else "DEFAULT()")
+    operands.append("DEFAULT()" if node.uid is None else f"'{node.uid}'")
+    parts = [f"invocation=[{node.function}({', '.join(operands)})]"]
+    parts += [f"uid=[{node.uid}]"] if node.uid is not None else []
+    return ", ".join([*parts, f"select=[{', '.join(node.schema.names)}]"])
+
+
+def _table_operand(table: logical.TableInput, number: int, names: list[str]) -> str:
+    text = f"TABLE(#{number})"
+    if table.partition:
+        text += f" PARTITION BY({', '.join(names[index] for index in table.partition)})"
+    if table.order:
+        keys = [f"{names[key.index]} {'DESC' if key.is_descending else 'ASC'}" for key in table.order]
+        text += f" ORDER BY({', '.join(keys)})"
+    return text
+
+
 def _match(node: MatchRecognize) -> str:
     names = name_columns(node.input)
     count = len(node.partition)
@@ -293,6 +329,7 @@ _DESCRIBE: Final[dict[type[logical.Node], Callable[[Any], str]]] = {
     logical.FromChangelog: lambda node: _changelog(node, name_columns(node.input)[node.operation]),
     logical.ToChangelog: lambda node: _changelog(node, node.schema.names[len(node.partition)]),
     logical.Correlate: _correlate,
+    logical.ProcessTableFunction: _process,
     MatchRecognize: _match,
     logical.Write: lambda node: f"table=[{'.'.join(node.path)}]",
 }

@@ -59,6 +59,7 @@ from penstock.sql.stream.planning.options import (
 )
 from penstock.sql.stream.planning.rule import Factory, Rule, Stream, parallelism_in_order, with_relations
 from penstock.sql.stream.planning.upsert_keys import UpsertKeys
+from penstock.sql.stream.process.plan import ProcessRule, is_by_key
 from penstock.sql.stream.ranking.plan import RankRule, SortRule
 from penstock.sql.stream.rows.rows import ToRowsOperator
 from penstock.sql.stream.rows.state_ttl import StreamSession
@@ -88,6 +89,7 @@ RULES: Final[tuple[Rule[Any], ...]] = (
     MatchRule(),
     FromChangelogRule(),
     ToChangelogRule(),
+    ProcessRule(),
     TemporalJoinRule(),
     LookupJoinRule(),
 )
@@ -141,7 +143,11 @@ class StreamPlanner:
         self._calcs: dict[int, tuple[logical.Node, Calc]] = {}
         self.by_key: set[int] = set()
         self.upsert_keys = UpsertKeys(
-            self._find_row_key, self.extract_calc, calls, lambda node: is_distinct_already(node, self)
+            self._find_row_key,
+            self.extract_calc,
+            calls,
+            lambda node: is_distinct_already(node, self),
+            lambda node: is_by_key(node, self),
         )
         #: by the id of a query: the query, and its rewritten plan
         self._queries: dict[int, tuple[logical.Node, logical.Node]] = {}
@@ -442,7 +448,9 @@ class StreamPlanner:
         """See `Planning`."""
         if more.get("parallelism") is None:
             more["parallelism"] = parallelism_in_order(inputs, are_changes)
-        transformation = Transformation(kind, operator, tuple(inputs), uid_hash=self._id(kind), **more)
+        if more.get("uid") is None:
+            more["uid_hash"] = self._id(kind)
+        transformation = Transformation(kind, operator, tuple(inputs), **more)
         if self._planned:
             transformation.description = transformation.description or node_text(self._planned[-1].node)
             self.steps.append((transformation, self._planned[-1]))

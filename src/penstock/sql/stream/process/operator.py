@@ -1,0 +1,926 @@
+"""Runs process table functions: calls `eval` for rows and `on_timer` for timers, and emits what they yield."""
+
+from __future__ import annotations
+
+import copy
+import datetime
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.base.copies import IMMUTABLE
+from penstock.base.errors import MisuseError, StopIterationRaised, short_repr
+from penstock.base.time import Instant
+from penstock.base.typeinfo import PickledBytesTypeInfo, RowTypeInfo
+from penstock.base.types import Row, RowKind
+from penstock.runtime.columns import ColumnBatch, as_columns
+from penstock.runtime.operators.base import UserCodeError
+from penstock.runtime.operators.patterns.sieve import join_columns, pick
+from penstock.runtime.operators.patterns.waiting import WaitingEvents
+from penstock.runtime.operators.record.process import EVENT_TIMERS, FIRED_AT_ONCE
+from penstock.runtime.operators.watermarks import LATE_RECORDS, TimerQueue, TimersAfterEnd
+from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
+from penstock.sql.data.arrow import milliseconds, to_column, to_values
+from penstock.sql.data.conversion import is_seen_as_held, to_external
+from penstock.sql.data.errors import TableRuntimeError
+from penstock.sql.data.types import AtomicType, DataType
+from penstock.sql.expressions.columns import Columns
+from penstock.sql.expressions.evaluator import Evaluator
+from penstock.sql.logical.nodes import NAMES, SortKey
+from penstock.sql.stream.aggregates.user_aggregates import KeptListView, KeptMapView
+from penstock.sql.stream.rows.rows import RowKeys, pack_kinds, sort_keys, to_tuples
+from penstock.sql.stream.rows.state_ttl import EvaluatingOperator, StreamSession
+from penstock.sql.stream.rows.watermarks import check_times
+from penstock.sql.typed import Typed
+from penstock.sql.user_functions.calls import Results, iterate_rows, unpack_row
+from penstock.sql.user_functions.process import ArgumentTrait, ColumnList, OnTimerContext, TableSemantics, TimeContext
+from penstock.sql.user_functions.signature import LIST, MAP, ProcessFunction, ProcessTableFunctionState
+from penstock.state import ttl
+from penstock.state.snapshot import StateCapture
+from penstock.state.states import NO_KEY, ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from penstock.state.ttl_config import StateTtlConfig
+
+#: The names of the states besides the function's own.
+TIMERS: Final = "_penstock_timers_of_partitions"
+WAITING: Final = "_penstock_waiting_rows"
+_KINDS: Final = tuple(RowKind)
+_ROW: Final = object.__new__
+
+
+@dataclass(frozen=True, slots=True)
+class InputTable:
+    """A table argument: its columns, and what the call says of it.
+
+    `prefix`: the columns that begin the rows of the result. `row_class`: the class of the rows; None for `Row`.
+    """
+
+    name: str
+    names: tuple[str, ...]
+    types: tuple[DataType, ...]
+    semantics: TableSemantics
+    partition: tuple[int, ...]
+    order: tuple[SortKey, ...]
+    time: int
+    prefix: tuple[int, ...]
+    row_class: type | None = None
+
+
+@dataclass(frozen=True)
+class ProcessCall:
+    """A call, as the operator needs it.
+
+    `values`: the scalar arguments by name, as expressions, columns of a descriptor, or None for those left out.
+    `names`, `types`: the function's own columns. `rowtime`: the type of the event time of the result, if it has one.
+    `mode`: the kinds of changes that the function may emit. `ttl_ms`: the lifetime of state that declares none.
+    """
+
+    user: ProcessFunction
+    tables: tuple[InputTable, ...]
+    values: tuple[tuple[str, Typed | tuple[str, ...] | None], ...]
+    names: tuple[str, ...]
+    types: tuple[DataType, ...]
+    prefix_types: tuple[DataType, ...]
+    rowtime: DataType | None
+    mode: Any
+    ttl_ms: int
+
+
+# --- state -----------------------------------------------------------------------------------------------------------
+
+
+class _ValueEntry:
+    """A value state: an object of the declared class for each call, stored as a `Row`."""
+
+    __slots__ = ("_fields", "_has_dict", "_kept", "_make", "_state", "_stored", "_ttl", "object")
+
+    def __init__(self, state: Any, entry: ProcessTableFunctionState, has_ttl: bool) -> None:
+        self._state = state
+        self._fields = entry.fields
+        self._make = entry.state_class
+        self._has_dict = entry.state_class is not None and hasattr(entry.state_class(), "__dict__")
+        self._ttl = has_ttl
+        self._stored: Row | None = None
+        self._kept: list[Any] | None = None
+        self.object: Any = None
+
+    def load(self) -> Any:
+        """Return the object for a call."""
+        stored = self._stored = self._state.value()
+        make = self._make
+        if make is None:
+            loaded: Any = _make_row(self._fields, [None] * len(self._fields) if stored is None else [*stored._values])
+        else:
+            loaded = make()
+            if stored is not None:
+                if self._has_dict:
+                    loaded.__dict__.update(zip(self._fields, stored._values, strict=True))
+                else:
+                    for name, value in zip(self._fields, stored._values, strict=True):
+                        setattr(loaded, name, value)
+        if self._ttl and stored is not None:
+            # Only a change prolongs the life of state, so it must be seen even within a list.
+            is_plain = IMMUTABLE.issuperset(map(type, stored._values))
+            self._kept = stored._values if is_plain else copy.deepcopy(stored._values)
+        self.object = loaded
+        return loaded
+
+    def store(self) -> None:
+        """Store the object after a call."""
+        loaded, stored = self.object, self._stored
+        if self._make is None:
+            values = loaded._values
+        elif self._has_dict:
+            # Fields without a value of their own have that of the class.
+            own = loaded.__dict__
+            values = [own[name] if name in own else getattr(loaded, name, None) for name in self._fields]
+        else:
+            values = [getattr(loaded, name, None) for name in self._fields]
+        if stored is not None:
+            before = self._kept if self._ttl else stored._values
+            if before == values and (self._ttl or IMMUTABLE.issuperset(map(type, values))):
+                return
+        if not any(value is not None for value in values):
+            if stored is not None:
+                self._state.clear()
+            return
+        self._state.update(_make_row(self._fields, values))
+
+    def clear(self) -> None:
+        """Remove the state of the partition."""
+        self._state.clear()
+
+
+class _ViewEntry:
+    """A list or map state, which the function changes itself."""
+
+    __slots__ = ("_state", "object")
+
+    def __init__(self, state: Any, view: Any) -> None:
+        self._state = state
+        self.object = view
+
+    def load(self) -> Any:
+        """Return the view."""
+        return self.object
+
+    def store(self) -> None:
+        """Do nothing: the view has written its changes."""
+
+    def clear(self) -> None:
+        """Remove the state of the partition."""
+        self._state.clear()
+
+
+def _make_row(fields: tuple[str, ...], values: list[Any], kind: RowKind = RowKind.INSERT) -> Row:
+    """Return a row that owns its list of values."""
+    row: Row = _ROW(Row)
+    row._fields = fields
+    row._values = values
+    row._row_kind = kind
+    return row
+
+
+# --- contexts --------------------------------------------------------------------------------------------------------
+
+_EPOCH: Final = datetime.datetime(1970, 1, 1)
+_MILLISECOND: Final = datetime.timedelta(milliseconds=1)
+
+
+def _of_datetime(time: datetime.datetime) -> int:
+    if time.tzinfo is not None:
+        time = time.astimezone(datetime.UTC).replace(tzinfo=None)
+    return (time - _EPOCH) // _MILLISECOND
+
+
+#: for each class of times, the conversions from and to milliseconds
+_CONVERSIONS: Final[dict[type, tuple[Callable[[int], Any], Callable[[Any], int]]]] = {
+    int: (int, int),
+    Instant: (Instant.of_epoch_milli, Instant.to_epoch_milli),
+    datetime.datetime: (lambda ms: _EPOCH + _MILLISECOND * ms, _of_datetime),
+}
+
+
+class _Time(TimeContext[Any]):
+    """Times of one class."""
+
+    def __init__(self, operator: ProcessOperator, kind: type) -> None:
+        self._operator = operator
+        self._to, self._of = _CONVERSIONS[kind]
+
+    def _shown(self, time_ms: int | None) -> Any:
+        return None if time_ms is None else self._to(time_ms)
+
+    def time(self) -> Any:
+        """See `TimeContext`."""
+        return self._shown(self._operator.time_ms)
+
+    def table_watermark(self) -> Any:
+        """See `TimeContext`."""
+        return None if self._operator.is_timer else self._shown(self._operator.watermark_ms)
+
+    def current_watermark(self) -> Any:
+        """See `TimeContext`."""
+        return self._shown(self._operator.watermark_ms)
+
+    def register_on_time(self, name_or_time: Any, time: Any = None) -> None:
+        """See `TimeContext`."""
+        if isinstance(name_or_time, str):
+            if time is None:
+                raise MisuseError("Time must not be null.")
+            self._operator.register_named(name_or_time, self._of(time))
+        elif name_or_time is None or time is not None:
+            raise MisuseError("register_on_time() takes a time, or a name and a time")
+        else:
+            self._operator.register(self._of(name_or_time))
+
+    def clear_timer(self, name_or_time: Any) -> None:
+        """See `TimeContext`."""
+        if name_or_time is None:
+            raise MisuseError("clear_timer() takes a name or a time")
+        if isinstance(name_or_time, str):
+            self._operator.delete_named(name_or_time)
+        else:
+            self._operator.delete(self._of(name_or_time))
+
+    def clear_all_timers(self) -> None:
+        """See `TimeContext`."""
+        self._operator.clear_timers()
+
+
+class _Context(OnTimerContext):
+    """The context of `eval` and of `on_timer`."""
+
+    def __init__(self, operator: ProcessOperator, call: ProcessCall) -> None:
+        self._operator = operator
+        self._semantics = {table.name: table.semantics for table in call.tables}
+        self._states = {state.name: number for number, state in enumerate(call.user.signature.states)}
+        self._mode = call.mode
+        self._times: dict[type, _Time] = {}
+
+    def time_context(self, conversion_class: type[Any] = int) -> Any:
+        """See `Context`."""
+        known = self._times.get(conversion_class)
+        if known is None:
+            if conversion_class not in _CONVERSIONS:
+                raise TableRuntimeError(f"Unsupported conversion class for TimeContext: {conversion_class.__name__}")
+            known = self._times[conversion_class] = _Time(self._operator, conversion_class)
+        return known
+
+    def table_semantics_for(self, arg_name: str) -> TableSemantics:
+        """See `Context`."""
+        if arg_name not in self._semantics:
+            raise TableRuntimeError(f"Unknown table argument: {arg_name}")
+        return self._semantics[arg_name]
+
+    def clear_state(self, state_name: str) -> None:
+        """See `Context`."""
+        if state_name not in self._states:
+            raise TableRuntimeError(f"Unknown state entry: {state_name}")
+        self._operator.cleared.add(self._states[state_name])
+
+    def clear_all_state(self) -> None:
+        """See `Context`."""
+        self._operator.cleared.update(self._states.values())
+
+    def clear_all_timers(self) -> None:
+        """See `Context`."""
+        self._operator.clear_timers()
+
+    def clear_all(self) -> None:
+        """See `Context`."""
+        self.clear_all_state()
+        self.clear_all_timers()
+
+    def get_changelog_mode(self) -> Any:
+        """See `Context`."""
+        return self._mode
+
+    def current_timer(self) -> str | None:
+        """See `OnTimerContext`."""
+        return self._operator.timer_name
+
+
+# --- operators -------------------------------------------------------------------------------------------------------
+
+
+class _Emitted:
+    """Rows that a function has emitted, each with the number of the row or timer that it comes from."""
+
+    def __init__(self) -> None:
+        self.parents: list[int] = []
+        self.rows: list[Sequence[Any]] = []
+        self.kinds = bytearray()
+
+
+class ProcessOperator(EvaluatingOperator):
+    """Calls a function without partitions: tables with row semantics, or no tables.
+
+    Args:
+        call: the call.
+        names: the names of the output columns.
+        session: the session that values are evaluated in.
+    """
+
+    def __init__(self, call: ProcessCall, names: Sequence[str], session: StreamSession) -> None:
+        self._call = call
+        self._names = list(names)
+        self._session = session
+        self.time_ms: int | None = None
+        self.watermark_ms: int | None = None
+        self.is_timer = False
+        self.timer_name: str | None = None
+        self.cleared: set[int] = set()
+
+    def open(self) -> None:
+        """Open the function, and evaluate the scalar arguments."""
+        call = self._call
+        session = self.running(self._session, lambda: self.watermark_ms)
+        functions = self._functions
+        assert functions is not None
+        # A function that is called in several places has attributes of its own in each.
+        self._user = copy.copy(call.user)
+        self._user.function = copy.copy(call.user.function)
+        self._function = functions.open(self._user)
+        self._opened = functions
+        zone = functions.zone
+        self._results = [Results(kind, zone) for kind in call.types]
+        self._eager = [index for index, kind in enumerate(call.types) if not isinstance(kind, AtomicType)]
+        self._converters = [self._converter(table) for table in call.tables]
+        self._output_names = list(call.names)
+        self._field_names = tuple(call.names)
+        self._allowed = bytes(not call.mode.contains(kind) for kind in _KINDS)
+        self._context = _Context(self, call)
+        self._arguments = self._evaluate(session)
+        self._entries = self._open_states()
+        signature = call.user.signature
+        self._leading = [self._context] if signature.has_context else []
+        by_name = {table.name: number for number, table in enumerate(call.tables)}
+        offset = len(self._leading) + len(self._entries)
+        self._places = [0] * len(by_name)
+        for position, argument in enumerate(signature.arguments):
+            if argument.is_table:
+                self._places[by_name[argument.name]] = offset + position
+
+    def _open_states(self) -> list[_ValueEntry | _ViewEntry]:
+        return []
+
+    def _evaluate(self, session: Any) -> list[Any]:
+        """Return the arguments of `eval` after the states; None for tables."""
+        values = dict(self._call.values)
+        arguments: list[Any] = []
+        for argument in self._call.user.signature.arguments:
+            value = values.get(argument.name)
+            if argument.is_table or value is None:
+                arguments.append(argument.default)
+            elif isinstance(value, tuple):
+                arguments.append(ColumnList(value))
+            else:
+                (column,) = Evaluator([value], session)(Columns((), 1))
+                convert = to_external(value.type, self._opened.zone, for_functions=True)
+                arguments.append(convert(to_values(column, value.type)[0]))
+        return arguments
+
+    def _converter(self, table: InputTable) -> list[tuple[int, Callable[[Any], Any]]]:
+        """Return the conversions of the columns that functions see in another form."""
+        return [
+            (index, to_external(kind, self._opened.zone, for_functions=True))
+            for index, kind in enumerate(table.types)
+            if not is_seen_as_held(kind)
+        ]
+
+    # --- calls -------------------------------------------------------------------------------------------------------
+
+    def _seen(self, number: int, rows: Sequence[tuple[Any, ...]], kinds: Sequence[int] | None) -> list[Any]:
+        """Return rows as the function sees them."""
+        table, converters = self._call.tables[number], self._converters[number]
+        names, row_class = table.names, table.row_class
+        seen: list[Any] = []
+        for index, values in enumerate(rows):
+            fields = list(values)
+            for column, convert in converters:
+                fields[column] = convert(fields[column])
+            if row_class is not None:
+                seen.append(row_class(**dict(zip(names, fields, strict=True))))
+            else:
+                seen.append(_make_row(names, fields, RowKind.INSERT if kinds is None else _KINDS[kinds[index]]))
+        return seen
+
+    def _fail(self, record: Any, method: str) -> UserCodeError:
+        return UserCodeError(self.context.operator_name, record, f"{method}() of {self._user}")
+
+    def _take(self, emitted: _Emitted, parent: int, row: Any) -> None:
+        """Add an emitted row."""
+        kind = 0
+        values: Sequence[Any]
+        if row.__class__ is Row:
+            kind = row._row_kind.value
+            values = row._values
+            fields = row._fields
+            if (fields is not None and fields != self._field_names) or len(values) != len(self._field_names):
+                values = unpack_row(row, self._output_names)
+            else:
+                values = [*values]
+        elif row.__class__ is tuple and len(row) == len(self._field_names):
+            values = row
+        else:
+            values = unpack_row(self._as_row(row), self._output_names)
+        if self._allowed[kind]:
+            raise TableRuntimeError(
+                f"Invalid row kind received: {NAMES[kind]}. Expected produced changelog mode: {self._call.mode}"
+            )
+        if self._eager:
+            held = list(values)
+            for index in self._eager:
+                held[index] = self._hold(index, held[index])
+            values = held
+        emitted.parents.append(parent)
+        emitted.rows.append(values)
+        emitted.kinds.append(kind)
+
+    def _as_row(self, row: Any) -> Any:
+        """Return an object with attributes as a row of these, if the result has several columns."""
+        if len(self._field_names) == 1 or isinstance(row, Row | tuple):
+            return row
+        if isinstance(row, dict):
+            return Row(*(row.get(name) for name in self._field_names))
+        if hasattr(row, "__dict__"):
+            return Row(*(getattr(row, name, None) for name in self._field_names))
+        return row
+
+    def _hold(self, index: int, value: Any) -> Any:
+        """Convert a value that may change later, such as a list, to its internal form."""
+
+        def refuse(_: int, refused: object) -> None:
+            raise MisuseError(self._refusal(index, refused))
+
+        return self._results[index].held(value, refuse)
+
+    def _refusal(self, index: int, value: object) -> str:
+        return (
+            f"it returned {short_repr(value)} ({type(value).__name__}), which is no {self._call.types[index]}, as "
+            f"column {self._output_names[index]} is"
+        )
+
+    def _columns(self, emitted: _Emitted, record: Callable[[int], Any]) -> list[pa.Array]:
+        """Return the function's columns."""
+
+        def column(index: int) -> pa.Array:
+            kind = self._call.types[index]
+            values = [row[index] for row in emitted.rows]
+            if index in self._eager:
+                return to_column(values, kind)
+
+            def refuse(row: int, value: object) -> None:
+                error = MisuseError(self._refusal(index, value))
+                raise self._fail(record(emitted.parents[row]), "eval") from error
+
+            return self._results[index].column(values, refuse)
+
+        return [column(index) for index in range(len(self._output_names))]
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Call the function for each row."""
+        call = self._call
+        emitted = _Emitted()
+        records = as_columns(batch, self.context.operator_name)
+        if not call.tables:
+            self._call_rows(emitted, [None] * len(records), None)
+            self._send(emitted, records, None)
+            return
+        table = call.tables[0]
+        times = self._times(records, table)
+        rows = self._seen(0, to_tuples(records, table.types), records.kinds)
+        self._call_rows(emitted, rows, times)
+        self._send(emitted, records, table)
+
+    def _times(self, records: ColumnBatch, table: InputTable) -> list[int] | None:
+        if table.time < 0:
+            return None
+        check_times(records, table.time, table.names, self.context.operator_name, "the argument on_time")
+        return milliseconds(records.columns.column(table.time)).tolist()  # type: ignore[no-any-return]
+
+    def _call_rows(self, emitted: _Emitted, rows: Sequence[Any], times: Sequence[int] | None) -> None:
+        """Call `eval` for rows of a table without partitions."""
+        function, take = self._function, self._take
+        arguments = [*self._leading, *self._arguments]
+        place = self._places[0] if self._places else -1
+        index = 0
+
+        def emit(row: Any) -> None:
+            take(emitted, index, row)
+
+        function._emit = emit
+        self.is_timer = False
+        try:
+            for index, row in enumerate(rows):
+                if place >= 0:
+                    arguments[place] = row
+                if times is not None:
+                    self.time_ms = times[index]
+                returned = function.eval(*arguments)
+                if returned is not None:
+                    for result in iterate_rows(returned):
+                        take(emitted, index, result)
+        except StopIteration:
+            raise self._fail(rows[index], "eval") from StopIterationRaised()
+        except Exception as error:
+            raise self._fail(rows[index], "eval") from error
+        finally:
+            function._emit = None
+            self.time_ms = None
+
+    def _send(self, emitted: _Emitted, records: ColumnBatch, table: InputTable | None) -> None:
+        """Emit the rows that come from rows of a batch."""
+        if not emitted.rows:
+            return
+        arrays = self._columns(emitted, lambda parent: f"row {parent} of a batch")
+        times = None
+        if table is not None:
+            count = len(emitted.parents)
+            is_same = count == len(records) and emitted.parents == list(range(count))
+            chosen = None if is_same else pa.array(emitted.parents, pa.int64())
+            columns = records.columns
+
+            def take(index: int) -> pa.Array:
+                column = columns.column(index)
+                return column if chosen is None else column.take(chosen)
+
+            arrays = [*map(take, table.prefix), *arrays]
+            if table.time >= 0:
+                rowtime = take(table.time)
+                times = milliseconds(rowtime)
+                arrays.append(rowtime)
+        columns = pa.RecordBatch.from_arrays(arrays, self._names)
+        self.output.collect(ColumnBatch(columns, times, pack_kinds(emitted.kinds)))
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Note the watermark."""
+        self.watermark_ms = timestamp
+        self.output.emit_watermark(timestamp)
+
+    def resume_event_time(self, watermark: int) -> None:
+        """Do nothing: as in Flink, there is no watermark after a restart until the next one."""
+
+    def register(self, time_ms: int) -> None:
+        """Refuse a timer."""
+        raise TableRuntimeError(
+            "Timers are not supported in the current PTF declaration. Note that only PTFs that take set semantic "
+            "tables support timers. Also timers are not available for advanced traits such as supporting pass-through "
+            "columns or updates."
+        )
+
+    def register_named(self, name: str, time_ms: int) -> None:
+        """Refuse a timer."""
+        self.register(time_ms)
+
+    def delete(self, time_ms: int) -> None:
+        """Do nothing: there are no timers."""
+
+    def delete_named(self, name: str) -> None:
+        """Do nothing: there are no timers."""
+
+    def clear_timers(self) -> None:
+        """Do nothing: there are no timers."""
+
+
+class KeyedProcessOperator(ProcessOperator):
+    """Calls a function with partitions: tables with set semantics, which share state and timers."""
+
+    is_keyed = True
+
+    def open(self) -> None:
+        """Open state and timers too."""
+        super().open()
+        keyed, tables = self.context.keyed, self._call.tables
+        self._keyed = keyed
+        self._key_readers = [RowKeys(table.partition) for table in tables]
+        self._has_timers = not any(
+            argument.has(ArgumentTrait.PASS_COLUMNS_THROUGH) for argument in self._user.signature.arguments
+        )
+        self._on_timer = getattr(self._function, "on_timer", None)
+        self._queue = TimerQueue(keyed.table(EVENT_TIMERS))
+        self._timer_table = keyed.table(TIMERS)
+        #: by partition: the times of named timers by name, and those of unnamed ones by themselves
+        self._timers: dict[Any, dict[str | int, int]] = self._timer_table.entries(None)
+        self._after_end = TimersAfterEnd(self.context)
+        self._late_up_to = MIN_TIMESTAMP
+        self._waiting = {
+            number: WaitingEvents(keyed.table(f"{WAITING}_{number}"), None)
+            for number, table in enumerate(tables)
+            if table.order
+        }
+
+    def _open_states(self) -> list[_ValueEntry | _ViewEntry]:
+        keyed = self.context.keyed
+        entries: list[_ValueEntry | _ViewEntry] = []
+        for entry in self._call.user.signature.states:
+            ttl_ms = self._call.ttl_ms if entry.ttl_ms is None else entry.ttl_ms
+            descriptor: Any
+            if entry.kind == LIST:
+                descriptor = ListStateDescriptor(entry.name)
+            elif entry.kind == MAP:
+                descriptor = MapStateDescriptor(entry.name)
+            else:
+                kinds = [PickledBytesTypeInfo()] * len(entry.fields)
+                descriptor = ValueStateDescriptor(entry.name, RowTypeInfo(kinds, entry.fields))
+            if ttl_ms > 0:
+                descriptor.enable_time_to_live(StateTtlConfig.new_builder(ttl_ms).build())
+            if entry.kind == LIST:
+                items = ttl.open_list_state(keyed, descriptor)
+                entries.append(_ViewEntry(items, KeptListView(items)))
+            elif entry.kind == MAP:
+                pairs = ttl.open_map_state(keyed, descriptor)
+                entries.append(_ViewEntry(pairs, KeptMapView(pairs)))
+            else:
+                entries.append(_ValueEntry(ttl.open_value_state(keyed, descriptor), entry, ttl_ms > 0))
+        return entries
+
+    # --- rows --------------------------------------------------------------------------------------------------------
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Call the function for each row, or let rows wait for the watermark."""
+        records = as_columns(batch, self.context.operator_name)
+        table = self._call.tables[input_index]
+        keys = self._key_readers[input_index].of(records.columns)
+        if table.order:
+            self._let_wait(records, keys, input_index)
+            return
+        times = self._times(records, table)
+        rows = self._seen(input_index, to_tuples(records, table.types), records.kinds)
+        emitted = _Emitted()
+        self._call_keyed(emitted, input_index, keys, rows, times)
+        self._send(emitted, records, table)
+        for sweeper in self._keyed.sweepers.values():
+            sweeper.on_records(len(records))
+
+    def _call_keyed(
+        self,
+        emitted: _Emitted,
+        number: int,
+        keys: Sequence[Any],
+        rows: Sequence[Any],
+        times: Sequence[int] | None,
+    ) -> None:
+        """Call `eval` for rows of a table, each with the state of its partition."""
+        function, take, keyed, entries = self._function, self._take, self._keyed, self._entries
+        evaluate, cleared = function.eval, self.cleared
+        first = len(self._leading)
+        arguments = [*self._leading, *[None] * len(entries), *self._arguments]
+        place, has_times = self._places[number], times is not None
+        only = entries[0] if len(entries) == 1 else None
+        index = 0
+
+        def emit(row: Any) -> None:
+            take(emitted, index, row)
+
+        function._emit = emit
+        self.is_timer = False
+        try:
+            for index, (keyed.current_key, row) in enumerate(zip(keys, rows, strict=True)):
+                if has_times:
+                    self.time_ms = times[index]  # type: ignore[index]
+                arguments[place] = row
+                if only is not None:
+                    arguments[first] = only.load()
+                else:
+                    for position, entry in enumerate(entries, first):
+                        arguments[position] = entry.load()
+                returned = evaluate(*arguments)
+                if returned is not None:
+                    for result in iterate_rows(returned):
+                        take(emitted, index, result)
+                if cleared:
+                    self._store_some()
+                elif only is not None:
+                    only.store()
+                else:
+                    for entry in entries:
+                        entry.store()
+        except StopIteration:
+            raise self._fail(rows[index], "eval") from StopIterationRaised()
+        except Exception as error:
+            raise self._fail(rows[index], "eval") from error
+        finally:
+            function._emit = None
+            self.time_ms = None
+            keyed.current_key = NO_KEY
+
+    def _store_some(self) -> None:
+        """Remove the entries that the call has cleared, and store the others."""
+        for number, entry in enumerate(self._entries):
+            if number in self.cleared:
+                entry.clear()
+            else:
+                entry.store()
+        self.cleared.clear()
+
+    # --- rows that wait ----------------------------------------------------------------------------------------------
+
+    def _let_wait(self, records: ColumnBatch, keys: Sequence[Any], number: int) -> None:
+        table = self._call.tables[number]
+        order = table.order[0].index
+        check_times(records, order, table.names, self.context.operator_name, "ORDER BY of a table argument")
+        times = milliseconds(records.columns.column(order))
+        rows: Sequence[Any] = to_tuples(records, table.types)
+        kinds = records.kinds or bytes(len(records))
+        rows = list(zip(kinds, rows, strict=True))
+        late = int(np.count_nonzero(times <= self._late_up_to))
+        if late:
+            in_time = np.flatnonzero(times > self._late_up_to)
+            chosen = in_time.tolist()
+            keys, times, rows = pick(keys, chosen), times[in_time], pick(rows, chosen)
+            self.context.count(LATE_RECORDS, late)
+        self._waiting[number].add_all(keys, times, rows)
+
+    def _release(self, number: int, up_to: int) -> None:
+        """Call the function for the rows that have waited, in order."""
+        due = self._waiting[number].take(up_to)
+        if not due:
+            return
+        table = self._call.tables[number]
+        waited = join_columns([some.read() for some in due])
+        # A row that was pickled is a list after a restore.
+        values = [tuple(row) for _, row in waited.events]
+        further = sort_keys(table.order[1:], table.types, values)
+        times = waited.times.tolist()
+        order = sorted(range(len(times)), key=lambda at: (times[at], further[at]))
+        values = [values[at] for at in order]
+        kinds = bytes(waited.events[at][0] for at in order)
+        arrays = [to_column([row[index] for row in values], kind) for index, kind in enumerate(table.types)]
+        records = ColumnBatch(
+            pa.RecordBatch.from_arrays(arrays, [f"c{index}" for index in range(len(arrays))]), None, pack_kinds(kinds)
+        )
+        emitted = _Emitted()
+        rows = self._seen(number, values, kinds)
+        known = [times[at] for at in order] if table.time >= 0 else None
+        self._call_keyed(emitted, number, [waited.keys[at] for at in order], rows, known)
+        self._send(emitted, records, table)
+
+    def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
+        """Capture all state, including the rows that wait."""
+        for waiting in self._waiting.values():
+            waiting.store()
+        return super().snapshot_state(checkpoint_id)
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Process the rows that have waited, and fire the timers that are due."""
+        for number in self._waiting:
+            self._release(number, timestamp)
+        self._late_up_to = timestamp
+        self.watermark_ms = timestamp
+        due = self._due(timestamp)
+        while self._fire_some(due) == FIRED_AT_ONCE:
+            pass
+        self.output.emit_watermark(timestamp)
+
+    def resume_event_time(self, watermark: int) -> None:
+        """Treat earlier rows as late where rows are ordered; as in Flink, there is no watermark until the next one."""
+        self._late_up_to = watermark
+
+    def _due(self, up_to: int) -> Iterator[tuple[int, Any, str | int]]:
+        """Yield the timers that fire, those of a partition and time by name first, and remove each before."""
+        for time_ms, key in self._queue.due(up_to):
+            for timer in [timer for timer, time in self._timers.get(key, {}).items() if time == time_ms]:
+                # A timer of the same time may have deleted or replaced it.
+                if self._timers.get(key, {}).get(timer) == time_ms:
+                    self._forget(key, timer)
+                    yield time_ms, key, timer
+
+    def _fire_some(self, due: Iterator[tuple[int, Any, str | int]]) -> int:
+        """Fire timers and emit their rows. Returns how many have fired, `FIRED_AT_ONCE` at most."""
+        function, take, keyed, entries = self._function, self._take, self._keyed, self._entries
+        on_timer = self._on_timer
+        leading: list[Any] = [self._context] if self._call.user.signature.passes_timer else []
+        emitted = _Emitted()
+        keys: list[Any] = []
+        times: list[int] = []
+
+        def emit(row: Any) -> None:
+            take(emitted, len(keys) - 1, row)
+
+        fired = 0
+        function._emit = emit
+        self.is_timer = True
+        key: Any = None
+        try:
+            for time_ms, key, timer in due:
+                if on_timer is None:
+                    raise self._without_on_timer()
+                fired += 1
+                keys.append(key)
+                times.append(time_ms)
+                keyed.current_key, self.time_ms = key, time_ms
+                self.timer_name = timer if isinstance(timer, str) else None
+                returned = on_timer(*leading, *[entry.load() for entry in entries])
+                if returned is not None:
+                    for result in iterate_rows(returned):
+                        take(emitted, len(keys) - 1, result)
+                self._store_some()
+                if fired == FIRED_AT_ONCE:
+                    break
+        except StopIteration:
+            raise self._fail(("timer", self.time_ms, key), "on_timer") from StopIterationRaised()
+        except Exception as error:
+            raise self._fail(("timer", self.time_ms, key), "on_timer") from error
+        finally:
+            function._emit = None
+            self.time_ms = self.timer_name = None
+            keyed.current_key = NO_KEY
+        self.context.fired_timers += fired
+        self._send_fired(emitted, keys, times)
+        return fired
+
+    def _send_fired(self, emitted: _Emitted, keys: Sequence[Any], times: Sequence[int]) -> None:
+        """Emit the rows that come from timers."""
+        if not emitted.rows:
+            return
+        call = self._call
+        arrays = self._columns(emitted, lambda parent: ("timer", times[parent], keys[parent]))
+        width = len(call.tables[0].partition)
+        of_rows = [keys[parent] for parent in emitted.parents]
+        columns = [of_rows] if width == 1 else [[key[index] for key in of_rows] for index in range(width)]
+        prefix = [to_column(columns[at % width], kind) for at, kind in enumerate(call.prefix_types)] if width else []
+        rowtimes = None
+        if call.rowtime is not None:
+            rowtimes = np.array([times[parent] for parent in emitted.parents], np.int64)
+            prefix_and_own = [*prefix, *arrays, _time_column(rowtimes, call.rowtime)]
+        else:
+            prefix_and_own = [*prefix, *arrays]
+        batch = pa.RecordBatch.from_arrays(prefix_and_own, self._names)
+        self.output.collect(ColumnBatch(batch, rowtimes, pack_kinds(emitted.kinds)))
+
+    # --- timers ------------------------------------------------------------------------------------------------------
+
+    def _without_on_timer(self) -> MisuseError:
+        return MisuseError(
+            f"{self._user} has a timer but no on_timer() for it to call: define on_timer(self[, ctx][, state entries])"
+        )
+
+    def _admit(self) -> bool:
+        if not self._has_timers:
+            super().register(0)
+        if self._on_timer is None:
+            raise self._without_on_timer()
+        return self.watermark_ms != MAX_WATERMARK or self._after_end.admit(self._keyed.current_key)
+
+    def register(self, time_ms: int) -> None:
+        """Register an unnamed timer of the current partition."""
+        self._set(time_ms, time_ms)
+
+    def register_named(self, name: str, time_ms: int) -> None:
+        """Register a named timer of the current partition, replacing one of the same name."""
+        self._set(name, time_ms)
+
+    def _set(self, timer: str | int, time_ms: int) -> None:
+        if not self._admit():
+            return
+        key = self._keyed.current_key
+        self._delete(timer)
+        self._timers.setdefault(key, {})[timer] = time_ms
+        self._timer_table.mark(None, (key,))
+        self._queue.register(time_ms, key)
+
+    def delete(self, time_ms: int) -> None:
+        """Delete the unnamed timer for this time."""
+        self._delete(time_ms)
+
+    def delete_named(self, name: str) -> None:
+        """Delete the timer of this name."""
+        self._delete(name)
+
+    def _delete(self, timer: str | int) -> None:
+        key = self._keyed.current_key
+        time_ms = self._timers.get(key, {}).get(timer)
+        if time_ms is not None:
+            self._forget(key, timer)
+            if time_ms not in self._timers.get(key, {}).values():
+                self._queue.delete(time_ms, key)
+
+    def _forget(self, key: Any, timer: str | int) -> None:
+        """Remove a timer from those of a partition."""
+        timers = self._timers[key]
+        del timers[timer]
+        if not timers:
+            del self._timers[key]
+        self._timer_table.mark(None, (key,))
+
+    def clear_timers(self) -> None:
+        """Delete all timers of the current partition."""
+        key = self._keyed.current_key
+        timers = self._timers.pop(key, None)
+        if timers:
+            for time_ms in set(timers.values()):
+                self._queue.delete(time_ms, key)
+            self._timer_table.mark(None, (key,))
+
+
+def _time_column(times_ms: Any, kind: DataType) -> pa.Array:
+    """Return milliseconds as a column of timestamps."""
+    return to_column((times_ms * 1_000_000).tolist(), kind)
