@@ -73,7 +73,7 @@ class _Call:
         _check_partitions(parts, tables)
         times = self._times(of_tables, parts)
         tables = [
-            TableInput(table.name, table.partition, table.order, time)
+            TableInput(table.name, table.names, table.partition, table.order, time)
             for table, time in zip(tables, times, strict=True)
         ]
         for argument, table, part in zip(of_tables, tables, parts, strict=True):
@@ -150,7 +150,9 @@ class _Call:
         node = self._arguments.get(argument.name)
         if node is None:
             if not argument.is_optional:
-                raise self._invalid(f"No argument is given for '{argument.name}', which is not optional")
+                raise self._invalid(
+                    f"DEFAULT is only allowed for optional parameters: no argument is given for '{argument.name}'"
+                )
             return None
         if argument.is_descriptor:
             if isinstance(node, syntax.NullLiteral) and argument.is_optional:
@@ -180,7 +182,7 @@ class _Call:
         if isinstance(node, syntax.Subquery):
             node = syntax.TableArgument(node.query)
         if not isinstance(node, syntax.TableArgument):
-            raise ValidationError(f"Table expected for argument '{argument.name}'.")
+            raise ValidationError(f"Invalid argument value. Argument '{argument.name}' expects a table to be passed.")
         part = self._queries.query(node.query)
         partition = tuple(dict.fromkeys(self._columns(argument, part, node.partition, "PARTITION BY")))
         columns = self._columns(argument, part, [item.expression for item in node.order], "ORDER BY")
@@ -190,7 +192,12 @@ class _Call:
             for column, item in zip(columns, node.order, strict=True)
         )
         if argument.has(ArgumentTrait.ROW_SEMANTIC_TABLE) and (partition or order):
-            raise ValidationError("PARTITION BY or ORDER BY are not supported for table arguments with row semantics.")
+            verb, clause = ("partitioned", "PARTITION BY") if partition else ("ordered", "ORDER BY")
+            raise ValidationError(
+                f"Only tables with set semantics may be {verb}. Invalid {clause} clause in the "
+                f"{self._signature.arguments.index(argument)}-th operand of table function '{self._user.name}': "
+                "PARTITION BY or ORDER BY are not supported for table arguments with row semantics."
+            )
         is_optional = argument.has(ArgumentTrait.OPTIONAL_PARTITION_BY)
         if argument.has(ArgumentTrait.SET_SEMANTIC_TABLE) and not partition and not is_optional:
             raise ValidationError(
@@ -198,7 +205,7 @@ class _Call:
             )
         if argument.data_type is not None:
             _check_row_type(argument, part)
-        return part, TableInput(argument.name, partition, order)
+        return part, TableInput(argument.name, tuple(part.schema.names), partition, order)
 
     def _columns(
         self, argument: ProcessTableFunctionArgument, part: Node, expressions: Sequence[syntax.Expression], clause: str
@@ -270,7 +277,7 @@ class _Call:
 def semantics(part: Node, table: TableInput, mode: Any = None) -> TableSemantics:
     """Return a table argument as functions see it."""
     order = tuple((key.index, _direction(key)) for key in table.order)
-    return TableSemantics(part.schema.row_type(), table.partition, order, table.time, mode)
+    return TableSemantics(part.schema.renamed(table.names).row_type(), table.partition, order, table.time, mode)
 
 
 def _direction(key: SortKey) -> SortDirection:
@@ -350,7 +357,7 @@ def _check_row_type(argument: ProcessTableFunctionArgument, part: Node) -> None:
     assert isinstance(expected, RowType)
     given = part.schema.row_type()
     fits = len(given) == len(expected) and all(
-        can_cast_implicitly(column.data_type, field.data_type) and column.name == field.name
+        can_cast_implicitly(column.data_type, field.data_type)
         for column, field in zip(given.fields, expected.fields, strict=False)
     )
     if not fits:

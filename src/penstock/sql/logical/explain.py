@@ -225,7 +225,7 @@ def _process(node: logical.ProcessTableFunction) -> str:
     for argument in node.user.signature.arguments:
         if argument.name in by_name:
             number = by_name[argument.name]
-            operands.append(_table_operand(node.tables[number], number, node.parts[number].schema.names))
+            operands.append(_table_operand(node.tables[number], number))
             continue
         value = values[argument.name]
         if value is None:
@@ -234,17 +234,17 @@ def _process(node: logical.ProcessTableFunction) -> str:
             operands.append(f"DESCRIPTOR({', '.join(value)})")
         else:
             operands.append(expression_text(value, []))
-    times = dict.fromkeys(
-        part.schema.names[table.time] for part, table in zip(node.parts, node.tables, strict=False) if table.time >= 0
-    )
+    times = dict.fromkeys(table.names[table.time] for table in node.tables if table.time >= 0)
     operands.append(f"DESCRIPTOR({', '.join(times)})" if times else "DEFAULT()")
     operands.append("DEFAULT()" if node.uid is None else f"'{node.uid}'")
     parts = [f"invocation=[{node.function}({', '.join(operands)})]"]
     parts += [f"uid=[{node.uid}]"] if node.uid is not None else []
-    return ", ".join([*parts, f"select=[{', '.join(node.schema.names)}]"])
+    columns = ", ".join(f"{column} {column.name}" for column in node.schema)
+    return ", ".join([*parts, f"select=[{','.join(node.schema.names)}]", f"rowType=[RecordType({columns})]"])
 
 
-def _table_operand(table: logical.TableInput, number: int, names: list[str]) -> str:
+def _table_operand(table: logical.TableInput, number: int) -> str:
+    names = table.names
     text = f"TABLE(#{number})"
     if table.partition:
         text += f" PARTITION BY({', '.join(names[index] for index in table.partition)})"

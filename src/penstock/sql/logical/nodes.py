@@ -484,9 +484,13 @@ class ToChangelog(Unary):
 
 @dataclass(frozen=True, slots=True)
 class TableInput:
-    """A table argument of a process table function: PARTITION BY, ORDER BY, and the column of `on_time`, or -1."""
+    """A table argument of a process table function: PARTITION BY, ORDER BY, and the column of `on_time`, or -1.
+
+    `names`: the names of its columns, which functions see; the input may be rewritten to one with other names.
+    """
 
     name: str
+    names: tuple[str, ...]
     partition: tuple[int, ...] = ()
     order: tuple[SortKey, ...] = ()
     time: int = -1

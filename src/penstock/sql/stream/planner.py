@@ -448,8 +448,15 @@ class StreamPlanner:
         """See `Planning`."""
         if more.get("parallelism") is None:
             more["parallelism"] = parallelism_in_order(inputs, are_changes)
-        if more.get("uid") is None:
+        uid = more.get("uid")
+        if uid is None:
             more["uid_hash"] = self._id(kind)
+        elif any(other.uid == uid for other, _ in self.steps):
+            raise ValidationError(
+                f"Duplicate unique identifier '{uid}' detected among process table functions. Make sure that all PTF "
+                "calls have an identifier defined that is globally unique. Please provide a custom identifier using "
+                "the implicit `uid` argument. For example: myFunction(..., uid => 'my-id')"
+            )
         transformation = Transformation(kind, operator, tuple(inputs), **more)
         if self._planned:
             transformation.description = transformation.description or node_text(self._planned[-1].node)

@@ -160,7 +160,7 @@ def define(function: Any, name: str) -> UserFunction:
         callable(function) and not isinstance(function, type | UserDefinedFunction)
     ):
         return define_scalar(function, name=name)
-    raise WrongTypeError(f"Invalid function {name!r}: {function!r} is not what udf, udtf, udaf, udtaf or udptf make")
+    raise WrongTypeError(f"Invalid function {name!r}: {function!r} is not what udf, udtf, udaf or udtaf make")
 
 
 def load(target: str, name: str) -> UserFunction:

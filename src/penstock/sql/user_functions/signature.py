@@ -17,6 +17,7 @@ import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, TypeVar
+from weakref import WeakKeyDictionary
 
 from penstock.base.errors import WrongTypeError
 from penstock.base.types import Row
@@ -276,7 +277,7 @@ def _annotated_result(function: ProcessTableFunction[Any]) -> DataType | None:
         return _to_result_type(declared)
     if type(function).get_result_type is not ProcessTableFunction.get_result_type:
         return None
-    hint = _read_hints(function.eval, "eval").get("return")  # type: ignore[attr-defined]
+    hint = _read_hints(function).get("return")
     hint = not_none(hint)
     if typing.get_origin(hint) in MANY:
         hint = typing.get_args(hint)[0]
@@ -313,14 +314,24 @@ def _field_hints(kind: type) -> dict[str, Any]:
     return {name: hint for name, hint in hints.items() if typing.get_origin(hint) is not ClassVar}
 
 
-def _read_hints(method: Any, title: str) -> dict[str, Any]:
-    try:
-        return typing.get_type_hints(method, include_extras=True)
-    except (NameError, TypeError) as error:
-        raise ValidationError(
-            f"the annotations of {title}() cannot be read: {error}; define what they name before the class, or give "
-            "udptf the arguments and states"
-        ) from error
+#: the annotations of `eval` by class, because a class that was sent to another process loses the names in them
+_HINTS: Final[WeakKeyDictionary[type, dict[str, Any]]] = WeakKeyDictionary()
+
+
+def _read_hints(function: ProcessTableFunction[Any]) -> dict[str, Any]:
+    """Return the annotations of `eval`. Raises `ValidationError` if they name what is not known."""
+    kind = type(function)
+    known = _HINTS.get(kind)
+    if known is None:
+        try:
+            known = typing.get_type_hints(function.eval, include_extras=True)  # type: ignore[attr-defined]
+        except (NameError, TypeError) as error:
+            raise ValidationError(
+                f"the annotations of eval() of {kind.__name__} cannot be read: {error}; define what they name at the "
+                "top of a module, or give udptf the arguments and states"
+            ) from error
+        _HINTS[kind] = known
+    return known
 
 
 _STATE_NAME: Final = re.compile(r"[a-zA-Z_$][a-zA-Z_$0-9]*")
@@ -342,7 +353,7 @@ def read_signature(
     if arguments is not None or states is not None:
         found = _declared_signature(title, parameters, arguments or (), states or ())
     else:
-        found = _annotated_signature(title, parameters, _read_hints(method, "eval"))
+        found = _annotated_signature(title, parameters, _read_hints(function))
     _check(found)
     on_timer = getattr(function, "on_timer", None)
     if on_timer is None:

@@ -16,6 +16,7 @@ parts that change in place always is.
 are processed as they arrive, late ones too. With ORDER BY they wait for the watermark, and late rows are dropped. When
 a watermark arrives, rows that waited go first, then timers.
 
-**Timers.** Unnamed timers are a `TimerQueue`, as in DataStream programs. The named timers of a partition are a map from
-name to time, and a second queue has these times: a timer that fires looks up the names that are due.
+**Timers.** The timers of a partition are a map: from a name to its time, and for unnamed timers from the time to
+itself. A `TimerQueue` each has the times of unnamed and of named timers by partition; a partition that is due looks up
+which of its timers fire. As in Flink, a watermark fires unnamed timers first.
 """

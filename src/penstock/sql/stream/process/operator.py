@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import copy
-import datetime
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.base.copies import IMMUTABLE
 from penstock.base.errors import MisuseError, StopIterationRaised, short_repr
-from penstock.base.time import Instant
 from penstock.base.typeinfo import PickledBytesTypeInfo, RowTypeInfo
 from penstock.base.types import Row, RowKind
 from penstock.runtime.columns import ColumnBatch, as_columns
@@ -29,278 +25,33 @@ from penstock.sql.data.errors import TableRuntimeError
 from penstock.sql.data.types import AtomicType, DataType
 from penstock.sql.expressions.columns import Columns
 from penstock.sql.expressions.evaluator import Evaluator
-from penstock.sql.logical.nodes import NAMES, SortKey
+from penstock.sql.logical.nodes import NAMES
 from penstock.sql.stream.aggregates.user_aggregates import KeptListView, KeptMapView
+from penstock.sql.stream.process.calls import (
+    CallingContext,
+    InputTable,
+    ProcessCall,
+    Services,
+    ValueEntry,
+    ViewEntry,
+    make_row,
+)
 from penstock.sql.stream.rows.rows import RowKeys, pack_kinds, sort_keys, to_tuples
 from penstock.sql.stream.rows.state_ttl import EvaluatingOperator, StreamSession
 from penstock.sql.stream.rows.watermarks import check_times
-from penstock.sql.typed import Typed
 from penstock.sql.user_functions.calls import Results, iterate_rows, unpack_row
-from penstock.sql.user_functions.process import ArgumentTrait, ColumnList, OnTimerContext, TableSemantics, TimeContext
-from penstock.sql.user_functions.signature import LIST, MAP, ProcessFunction, ProcessTableFunctionState
+from penstock.sql.user_functions.process import ArgumentTrait, ColumnList
+from penstock.sql.user_functions.signature import LIST, MAP
 from penstock.state import ttl
 from penstock.state.snapshot import StateCapture
 from penstock.state.states import NO_KEY, ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from penstock.state.ttl_config import StateTtlConfig
 
 #: The names of the states besides the function's own.
+NAMED_TIMERS: Final = "_penstock_timers_named"
 TIMERS: Final = "_penstock_timers_of_partitions"
 WAITING: Final = "_penstock_waiting_rows"
 _KINDS: Final = tuple(RowKind)
-_ROW: Final = object.__new__
-
-
-@dataclass(frozen=True, slots=True)
-class InputTable:
-    """A table argument: its columns, and what the call says of it.
-
-    `prefix`: the columns that begin the rows of the result. `row_class`: the class of the rows; None for `Row`.
-    """
-
-    name: str
-    names: tuple[str, ...]
-    types: tuple[DataType, ...]
-    semantics: TableSemantics
-    partition: tuple[int, ...]
-    order: tuple[SortKey, ...]
-    time: int
-    prefix: tuple[int, ...]
-    row_class: type | None = None
-
-
-@dataclass(frozen=True)
-class ProcessCall:
-    """A call, as the operator needs it.
-
-    `values`: the scalar arguments by name, as expressions, columns of a descriptor, or None for those left out.
-    `names`, `types`: the function's own columns. `rowtime`: the type of the event time of the result, if it has one.
-    `mode`: the kinds of changes that the function may emit. `ttl_ms`: the lifetime of state that declares none.
-    """
-
-    user: ProcessFunction
-    tables: tuple[InputTable, ...]
-    values: tuple[tuple[str, Typed | tuple[str, ...] | None], ...]
-    names: tuple[str, ...]
-    types: tuple[DataType, ...]
-    prefix_types: tuple[DataType, ...]
-    rowtime: DataType | None
-    mode: Any
-    ttl_ms: int
-
-
-# --- state -----------------------------------------------------------------------------------------------------------
-
-
-class _ValueEntry:
-    """A value state: an object of the declared class for each call, stored as a `Row`."""
-
-    __slots__ = ("_fields", "_has_dict", "_kept", "_make", "_state", "_stored", "_ttl", "object")
-
-    def __init__(self, state: Any, entry: ProcessTableFunctionState, has_ttl: bool) -> None:
-        self._state = state
-        self._fields = entry.fields
-        self._make = entry.state_class
-        self._has_dict = entry.state_class is not None and hasattr(entry.state_class(), "__dict__")
-        self._ttl = has_ttl
-        self._stored: Row | None = None
-        self._kept: list[Any] | None = None
-        self.object: Any = None
-
-    def load(self) -> Any:
-        """Return the object for a call."""
-        stored = self._stored = self._state.value()
-        make = self._make
-        if make is None:
-            loaded: Any = _make_row(self._fields, [None] * len(self._fields) if stored is None else [*stored._values])
-        else:
-            loaded = make()
-            if stored is not None:
-                if self._has_dict:
-                    loaded.__dict__.update(zip(self._fields, stored._values, strict=True))
-                else:
-                    for name, value in zip(self._fields, stored._values, strict=True):
-                        setattr(loaded, name, value)
-        if self._ttl and stored is not None:
-            # Only a change prolongs the life of state, so it must be seen even within a list.
-            is_plain = IMMUTABLE.issuperset(map(type, stored._values))
-            self._kept = stored._values if is_plain else copy.deepcopy(stored._values)
-        self.object = loaded
-        return loaded
-
-    def store(self) -> None:
-        """Store the object after a call."""
-        loaded, stored = self.object, self._stored
-        if self._make is None:
-            values = loaded._values
-        elif self._has_dict:
-            # Fields without a value of their own have that of the class.
-            own = loaded.__dict__
-            values = [own[name] if name in own else getattr(loaded, name, None) for name in self._fields]
-        else:
-            values = [getattr(loaded, name, None) for name in self._fields]
-        if stored is not None:
-            before = self._kept if self._ttl else stored._values
-            if before == values and (self._ttl or IMMUTABLE.issuperset(map(type, values))):
-                return
-        if not any(value is not None for value in values):
-            if stored is not None:
-                self._state.clear()
-            return
-        self._state.update(_make_row(self._fields, values))
-
-    def clear(self) -> None:
-        """Remove the state of the partition."""
-        self._state.clear()
-
-
-class _ViewEntry:
-    """A list or map state, which the function changes itself."""
-
-    __slots__ = ("_state", "object")
-
-    def __init__(self, state: Any, view: Any) -> None:
-        self._state = state
-        self.object = view
-
-    def load(self) -> Any:
-        """Return the view."""
-        return self.object
-
-    def store(self) -> None:
-        """Do nothing: the view has written its changes."""
-
-    def clear(self) -> None:
-        """Remove the state of the partition."""
-        self._state.clear()
-
-
-def _make_row(fields: tuple[str, ...], values: list[Any], kind: RowKind = RowKind.INSERT) -> Row:
-    """Return a row that owns its list of values."""
-    row: Row = _ROW(Row)
-    row._fields = fields
-    row._values = values
-    row._row_kind = kind
-    return row
-
-
-# --- contexts --------------------------------------------------------------------------------------------------------
-
-_EPOCH: Final = datetime.datetime(1970, 1, 1)
-_MILLISECOND: Final = datetime.timedelta(milliseconds=1)
-
-
-def _of_datetime(time: datetime.datetime) -> int:
-    if time.tzinfo is not None:
-        time = time.astimezone(datetime.UTC).replace(tzinfo=None)
-    return (time - _EPOCH) // _MILLISECOND
-
-
-#: for each class of times, the conversions from and to milliseconds
-_CONVERSIONS: Final[dict[type, tuple[Callable[[int], Any], Callable[[Any], int]]]] = {
-    int: (int, int),
-    Instant: (Instant.of_epoch_milli, Instant.to_epoch_milli),
-    datetime.datetime: (lambda ms: _EPOCH + _MILLISECOND * ms, _of_datetime),
-}
-
-
-class _Time(TimeContext[Any]):
-    """Times of one class."""
-
-    def __init__(self, operator: ProcessOperator, kind: type) -> None:
-        self._operator = operator
-        self._to, self._of = _CONVERSIONS[kind]
-
-    def _shown(self, time_ms: int | None) -> Any:
-        return None if time_ms is None else self._to(time_ms)
-
-    def time(self) -> Any:
-        """See `TimeContext`."""
-        return self._shown(self._operator.time_ms)
-
-    def table_watermark(self) -> Any:
-        """See `TimeContext`."""
-        return None if self._operator.is_timer else self._shown(self._operator.watermark_ms)
-
-    def current_watermark(self) -> Any:
-        """See `TimeContext`."""
-        return self._shown(self._operator.watermark_ms)
-
-    def register_on_time(self, name_or_time: Any, time: Any = None) -> None:
-        """See `TimeContext`."""
-        if isinstance(name_or_time, str):
-            if time is None:
-                raise MisuseError("Time must not be null.")
-            self._operator.register_named(name_or_time, self._of(time))
-        elif name_or_time is None or time is not None:
-            raise MisuseError("register_on_time() takes a time, or a name and a time")
-        else:
-            self._operator.register(self._of(name_or_time))
-
-    def clear_timer(self, name_or_time: Any) -> None:
-        """See `TimeContext`."""
-        if name_or_time is None:
-            raise MisuseError("clear_timer() takes a name or a time")
-        if isinstance(name_or_time, str):
-            self._operator.delete_named(name_or_time)
-        else:
-            self._operator.delete(self._of(name_or_time))
-
-    def clear_all_timers(self) -> None:
-        """See `TimeContext`."""
-        self._operator.clear_timers()
-
-
-class _Context(OnTimerContext):
-    """The context of `eval` and of `on_timer`."""
-
-    def __init__(self, operator: ProcessOperator, call: ProcessCall) -> None:
-        self._operator = operator
-        self._semantics = {table.name: table.semantics for table in call.tables}
-        self._states = {state.name: number for number, state in enumerate(call.user.signature.states)}
-        self._mode = call.mode
-        self._times: dict[type, _Time] = {}
-
-    def time_context(self, conversion_class: type[Any] = int) -> Any:
-        """See `Context`."""
-        known = self._times.get(conversion_class)
-        if known is None:
-            if conversion_class not in _CONVERSIONS:
-                raise TableRuntimeError(f"Unsupported conversion class for TimeContext: {conversion_class.__name__}")
-            known = self._times[conversion_class] = _Time(self._operator, conversion_class)
-        return known
-
-    def table_semantics_for(self, arg_name: str) -> TableSemantics:
-        """See `Context`."""
-        if arg_name not in self._semantics:
-            raise TableRuntimeError(f"Unknown table argument: {arg_name}")
-        return self._semantics[arg_name]
-
-    def clear_state(self, state_name: str) -> None:
-        """See `Context`."""
-        if state_name not in self._states:
-            raise TableRuntimeError(f"Unknown state entry: {state_name}")
-        self._operator.cleared.add(self._states[state_name])
-
-    def clear_all_state(self) -> None:
-        """See `Context`."""
-        self._operator.cleared.update(self._states.values())
-
-    def clear_all_timers(self) -> None:
-        """See `Context`."""
-        self._operator.clear_timers()
-
-    def clear_all(self) -> None:
-        """See `Context`."""
-        self.clear_all_state()
-        self.clear_all_timers()
-
-    def get_changelog_mode(self) -> Any:
-        """See `Context`."""
-        return self._mode
-
-    def current_timer(self) -> str | None:
-        """See `OnTimerContext`."""
-        return self._operator.timer_name
 
 
 # --- operators -------------------------------------------------------------------------------------------------------
@@ -315,7 +66,7 @@ class _Emitted:
         self.kinds = bytearray()
 
 
-class ProcessOperator(EvaluatingOperator):
+class ProcessOperator(EvaluatingOperator, Services):
     """Calls a function without partitions: tables with row semantics, or no tables.
 
     Args:
@@ -328,11 +79,7 @@ class ProcessOperator(EvaluatingOperator):
         self._call = call
         self._names = list(names)
         self._session = session
-        self.time_ms: int | None = None
-        self.watermark_ms: int | None = None
-        self.is_timer = False
-        self.timer_name: str | None = None
-        self.cleared: set[int] = set()
+        self.cleared = set()
 
     def open(self) -> None:
         """Open the function, and evaluate the scalar arguments."""
@@ -352,7 +99,7 @@ class ProcessOperator(EvaluatingOperator):
         self._output_names = list(call.names)
         self._field_names = tuple(call.names)
         self._allowed = bytes(not call.mode.contains(kind) for kind in _KINDS)
-        self._context = _Context(self, call)
+        self._context = CallingContext(self, call)
         self._arguments = self._evaluate(session)
         self._entries = self._open_states()
         signature = call.user.signature
@@ -364,7 +111,7 @@ class ProcessOperator(EvaluatingOperator):
             if argument.is_table:
                 self._places[by_name[argument.name]] = offset + position
 
-    def _open_states(self) -> list[_ValueEntry | _ViewEntry]:
+    def _open_states(self) -> list[ValueEntry | ViewEntry]:
         return []
 
     def _evaluate(self, session: Any) -> list[Any]:
@@ -405,7 +152,7 @@ class ProcessOperator(EvaluatingOperator):
             if row_class is not None:
                 seen.append(row_class(**dict(zip(names, fields, strict=True))))
             else:
-                seen.append(_make_row(names, fields, RowKind.INSERT if kinds is None else _KINDS[kinds[index]]))
+                seen.append(make_row(names, fields, RowKind.INSERT if kinds is None else _KINDS[kinds[index]]))
         return seen
 
     def _fail(self, record: Any, method: str) -> UserCodeError:
@@ -603,7 +350,8 @@ class KeyedProcessOperator(ProcessOperator):
             argument.has(ArgumentTrait.PASS_COLUMNS_THROUGH) for argument in self._user.signature.arguments
         )
         self._on_timer = getattr(self._function, "on_timer", None)
-        self._queue = TimerQueue(keyed.table(EVENT_TIMERS))
+        self._unnamed = TimerQueue(keyed.table(EVENT_TIMERS))
+        self._named = TimerQueue(keyed.table(NAMED_TIMERS))
         self._timer_table = keyed.table(TIMERS)
         #: by partition: the times of named timers by name, and those of unnamed ones by themselves
         self._timers: dict[Any, dict[str | int, int]] = self._timer_table.entries(None)
@@ -615,9 +363,9 @@ class KeyedProcessOperator(ProcessOperator):
             if table.order
         }
 
-    def _open_states(self) -> list[_ValueEntry | _ViewEntry]:
+    def _open_states(self) -> list[ValueEntry | ViewEntry]:
         keyed = self.context.keyed
-        entries: list[_ValueEntry | _ViewEntry] = []
+        entries: list[ValueEntry | ViewEntry] = []
         for entry in self._call.user.signature.states:
             ttl_ms = self._call.ttl_ms if entry.ttl_ms is None else entry.ttl_ms
             descriptor: Any
@@ -632,12 +380,12 @@ class KeyedProcessOperator(ProcessOperator):
                 descriptor.enable_time_to_live(StateTtlConfig.new_builder(ttl_ms).build())
             if entry.kind == LIST:
                 items = ttl.open_list_state(keyed, descriptor)
-                entries.append(_ViewEntry(items, KeptListView(items)))
+                entries.append(ViewEntry(items, KeptListView(items)))
             elif entry.kind == MAP:
                 pairs = ttl.open_map_state(keyed, descriptor)
-                entries.append(_ViewEntry(pairs, KeptMapView(pairs)))
+                entries.append(ViewEntry(pairs, KeptMapView(pairs)))
             else:
-                entries.append(_ValueEntry(ttl.open_value_state(keyed, descriptor), entry, ttl_ms > 0))
+                entries.append(ValueEntry(ttl.open_value_state(keyed, descriptor), entry, ttl_ms > 0))
         return entries
 
     # --- rows --------------------------------------------------------------------------------------------------------
@@ -775,8 +523,7 @@ class KeyedProcessOperator(ProcessOperator):
             self._release(number, timestamp)
         self._late_up_to = timestamp
         self.watermark_ms = timestamp
-        due = self._due(timestamp)
-        while self._fire_some(due) == FIRED_AT_ONCE:
+        while self._fire(timestamp) and timestamp == MAX_WATERMARK:
             pass
         self.output.emit_watermark(timestamp)
 
@@ -784,10 +531,25 @@ class KeyedProcessOperator(ProcessOperator):
         """Treat earlier rows as late where rows are ordered; as in Flink, there is no watermark until the next one."""
         self._late_up_to = watermark
 
-    def _due(self, up_to: int) -> Iterator[tuple[int, Any, str | int]]:
-        """Yield the timers that fire, those of a partition and time by name first, and remove each before."""
-        for time_ms, key in self._queue.due(up_to):
-            for timer in [timer for timer, time in self._timers.get(key, {}).items() if time == time_ms]:
+    def _fire(self, up_to: int) -> bool:
+        """Fire unnamed timers and then named ones, as Flink does. Returns whether any has fired."""
+        has_fired = False
+        for queue in (self._unnamed, self._named):
+            due = self._due(queue, up_to)
+            while fired := self._fire_some(due):
+                has_fired = True
+                if fired < FIRED_AT_ONCE:
+                    break
+        return has_fired
+
+    def _due(self, queue: TimerQueue, up_to: int) -> Iterator[tuple[int, Any, str | int]]:
+        """Yield the timers of a queue that fire, and remove each before."""
+        is_named = queue is self._named
+        for time_ms, key in queue.due(up_to):
+            timers = self._timers.get(key, {})
+            for timer in [
+                name for name, time in timers.items() if time == time_ms and isinstance(name, str) == is_named
+            ]:
                 # A timer of the same time may have deleted or replaced it.
                 if self._timers.get(key, {}).get(timer) == time_ms:
                     self._forget(key, timer)
@@ -885,7 +647,7 @@ class KeyedProcessOperator(ProcessOperator):
         self._delete(timer)
         self._timers.setdefault(key, {})[timer] = time_ms
         self._timer_table.mark(None, (key,))
-        self._queue.register(time_ms, key)
+        (self._named if isinstance(timer, str) else self._unnamed).register(time_ms, key)
 
     def delete(self, time_ms: int) -> None:
         """Delete the unnamed timer for this time."""
@@ -897,11 +659,15 @@ class KeyedProcessOperator(ProcessOperator):
 
     def _delete(self, timer: str | int) -> None:
         key = self._keyed.current_key
-        time_ms = self._timers.get(key, {}).get(timer)
-        if time_ms is not None:
-            self._forget(key, timer)
-            if time_ms not in self._timers.get(key, {}).values():
-                self._queue.delete(time_ms, key)
+        timers = self._timers.get(key, {})
+        time_ms = timers.get(timer)
+        if time_ms is None:
+            return
+        self._forget(key, timer)
+        if not isinstance(timer, str):
+            self._unnamed.delete(time_ms, key)
+        elif not any(time == time_ms and isinstance(name, str) for name, time in timers.items()):
+            self._named.delete(time_ms, key)
 
     def _forget(self, key: Any, timer: str | int) -> None:
         """Remove a timer from those of a partition."""
@@ -916,8 +682,8 @@ class KeyedProcessOperator(ProcessOperator):
         key = self._keyed.current_key
         timers = self._timers.pop(key, None)
         if timers:
-            for time_ms in set(timers.values()):
-                self._queue.delete(time_ms, key)
+            for timer, time_ms in timers.items():
+                (self._named if isinstance(timer, str) else self._unnamed).delete(time_ms, key)
             self._timer_table.mark(None, (key,))
 
 

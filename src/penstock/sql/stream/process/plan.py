@@ -15,7 +15,8 @@ from penstock.sql.logical.nodes import INSERTS, Changes, ProcessTableFunction, T
 from penstock.sql.logical.records import ChangelogMode
 from penstock.sql.stream.changelog import ChangelogNormalizeOperator, deleted_by_key
 from penstock.sql.stream.planning.rule import Planning, Rule, Stream, by_columns, name_columns
-from penstock.sql.stream.process.operator import InputTable, KeyedProcessOperator, ProcessCall, ProcessOperator
+from penstock.sql.stream.process.calls import InputTable, ProcessCall
+from penstock.sql.stream.process.operator import KeyedProcessOperator, ProcessOperator
 from penstock.sql.stream.rows.state_ttl import lasting
 from penstock.sql.user_functions.process import ArgumentTrait, ChangelogContext
 from penstock.sql.user_functions.signature import ProcessTableFunctionArgument
@@ -185,10 +186,11 @@ def _call(node: ProcessTableFunction, planning: Planning, mode: ChangelogMode) -
             prefix = tuple(range(len(part.schema)))
         elif argument.has(ArgumentTrait.SET_SEMANTIC_TABLE):
             prefix = table.partition * len(node.tables)
+        typed = argument.data_type
         tables.append(
             InputTable(
                 table.name,
-                tuple(part.schema.names),
+                tuple(typed.field_names() if isinstance(typed, RowType) else table.names),
                 tuple(part.schema.types),
                 semantics(part, table, _input_mode(node, index, planning)),
                 table.partition,
