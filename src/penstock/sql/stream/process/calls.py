@@ -7,6 +7,7 @@ import datetime
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final
 
 from penstock.base.copies import IMMUTABLE
@@ -19,6 +20,7 @@ from penstock.sql.logical.nodes import SortKey
 from penstock.sql.typed import Typed
 from penstock.sql.user_functions.process import OnTimerContext, TableSemantics, TimeContext
 from penstock.sql.user_functions.signature import ProcessFunction, ProcessTableFunctionState
+from penstock.state.backend import KeyedStateBackend
 
 _ROW: Final = object.__new__
 
@@ -64,95 +66,131 @@ class ProcessCall:
 # --- state -----------------------------------------------------------------------------------------------------------
 
 
-class ValueEntry:
-    """A value state: an object of the declared class for each call, stored as a `Row`."""
+class StateEntry:
+    """A state entry of a function, for the current partition.
 
-    __slots__ = ("_fields", "_has_dict", "_kept", "_make", "_state", "_stored", "_ttl", "object")
+    Attributes:
+        load: returns the object for a call.
+        store: stores the object after a call.
+        clear: removes the state.
+    """
 
-    def __init__(self, state: Any, entry: ProcessTableFunctionState, has_ttl: bool) -> None:
-        self._state = state
-        self._fields = entry.fields
-        self._make = entry.state_class
-        self._has_dict = entry.state_class is not None and hasattr(entry.state_class(), "__dict__")
-        self._ttl = has_ttl
-        self._stored: Row | None = None
-        self._kept: list[Any] | None = None
-        self.object: Any = None
+    __slots__ = ("clear", "load", "store")
 
-    def load(self) -> Any:
-        """Return the object for a call."""
-        stored = self._stored = self._state.value()
-        make = self._make
-        if make is None:
-            loaded: Any = make_row(self._fields, [None] * len(self._fields) if stored is None else [*stored._values])
-        else:
-            loaded = make()
+    def __init__(self, load: Callable[[], Any], store: Callable[[], None], clear: Callable[[], None]) -> None:
+        self.load = load
+        self.store = store
+        self.clear = clear
+
+
+def view_entry(state: Any, view: Any) -> StateEntry:
+    """Return an entry with a list or map state, which the function changes itself."""
+    return StateEntry(lambda: view, _do_nothing, state.clear)
+
+
+def _do_nothing() -> None:
+    pass
+
+
+def value_entry(keyed: KeyedStateBackend, state: Any, entry: ProcessTableFunctionState, has_ttl: bool) -> StateEntry:
+    """Return an entry with a value state: an object of the declared class for each call, stored as a `Row`.
+
+    A row in state gets other values in place, so that a call costs no new row. State that expires is not changed in
+    place: only a change prolongs its life.
+    """
+    fields, make = entry.fields, entry.state_class
+    table = keyed.table(entry.name)
+    entries, changed = table.entries(None), table.changed(None)
+    pack, unpack = _packing(fields, make), _unpacking(fields, make)
+    stored: Row | None = None
+    loaded: Any = None
+    before: list[Any] = []
+
+    def load() -> Any:
+        nonlocal stored, loaded, before
+        if has_ttl:
+            stored = state.value()
             if stored is not None:
-                if self._has_dict:
-                    loaded.__dict__.update(zip(self._fields, stored._values, strict=True))
-                else:
-                    for name, value in zip(self._fields, stored._values, strict=True):
-                        setattr(loaded, name, value)
-        if self._ttl and stored is not None:
-            # Only a change prolongs the life of state, so it must be seen even within a list.
-            is_plain = IMMUTABLE.issuperset(map(type, stored._values))
-            self._kept = stored._values if is_plain else copy.deepcopy(stored._values)
-        self.object = loaded
+                before = stored._values
+                if not IMMUTABLE.issuperset(map(type, before)):
+                    before = copy.deepcopy(before)
+        else:
+            stored = entries.get(keyed.current_key)
+        loaded = unpack(None if stored is None else stored._values)
         return loaded
 
-    def store(self) -> None:
-        """Store the object after a call."""
-        loaded, stored = self.object, self._stored
-        if self._make is None:
-            values = loaded._values
-        elif self._has_dict:
-            # Fields without a value of their own have that of the class.
-            own = loaded.__dict__
-            values = [own[name] if name in own else getattr(loaded, name, None) for name in self._fields]
-        else:
-            values = [getattr(loaded, name, None) for name in self._fields]
-        if stored is not None:
-            before = self._kept if self._ttl else stored._values
-            if before == values and (self._ttl or IMMUTABLE.issuperset(map(type, values))):
-                return
-        if not any(value is not None for value in values):
-            if stored is not None:
-                self._state.clear()
-            return
-        self._state.update(make_row(self._fields, values))
+    def store() -> None:
+        values = pack(loaded)
+        if stored is None:
+            if values.count(None) < len(values):
+                state.update(make_row(fields, values))
+        elif None in values and values.count(None) == len(values):
+            state.clear()
+        elif has_ttl:
+            if before != values:
+                state.update(make_row(fields, values))
+        # What changes in place within a value looks the same before and after.
+        elif stored._values != values or not IMMUTABLE.issuperset(map(type, values)):
+            stored._values = values
+            if not table.is_next_whole:
+                changed.add(keyed.current_key)
 
-    def clear(self) -> None:
-        """Remove the state of the partition."""
-        self._state.clear()
+    return StateEntry(load, store, state.clear)
 
 
-class ViewEntry:
-    """A list or map state, which the function changes itself."""
+def _unpacking(fields: tuple[str, ...], make: type | None) -> Callable[[list[Any] | None], Any]:
+    """Return what makes the object of the values of fields, or of none."""
+    if make is None:
+        width = len(fields)
+        return lambda values: make_row(fields, [None] * width if values is None else [*values])
+    kind: Any = make
+    if not hasattr(kind(), "__dict__"):
 
-    __slots__ = ("_state", "object")
+        def fill(values: list[Any] | None) -> Any:
+            made = kind()
+            for name, value in zip(fields, values or (), strict=values is not None):
+                setattr(made, name, value)
+            return made
 
-    def __init__(self, state: Any, view: Any) -> None:
-        self._state = state
-        self.object = view
+        return fill
 
-    def load(self) -> Any:
-        """Return the view."""
-        return self.object
+    def create(values: list[Any] | None) -> Any:
+        if values is None:
+            return kind()
+        made = new(kind)
+        made.__dict__.update(zip(fields, values, strict=True))
+        return made
 
-    def store(self) -> None:
-        """Do nothing: the view has written its changes."""
-
-    def clear(self) -> None:
-        """Remove the state of the partition."""
-        self._state.clear()
+    new = kind.__new__
+    return create
 
 
-def make_row(fields: tuple[str, ...], values: list[Any], kind: RowKind = RowKind.INSERT) -> Row:
+def _packing(fields: tuple[str, ...], make: type | None) -> Callable[[Any], list[Any]]:
+    """Return what takes the values of fields out of an object."""
+    if make is None:
+        return lambda loaded: loaded._values
+    if not hasattr(make(), "__dict__"):
+        return lambda loaded: [getattr(loaded, name, None) for name in fields]
+    get: Callable[[Any], Any] = itemgetter(*fields)
+    is_one = len(fields) == 1
+
+    def pack(loaded: Any) -> list[Any]:
+        try:
+            found = get(loaded.__dict__)
+        except KeyError:
+            # A field without a value of its own has that of the class.
+            return [getattr(loaded, name, None) for name in fields]
+        return [found] if is_one else list(found)
+
+    return pack
+
+
+def make_row(fields: tuple[str, ...], values: list[Any]) -> Row:
     """Return a row that owns its list of values."""
     row: Row = _ROW(Row)
     row._fields = fields
     row._values = values
-    row._row_kind = kind
+    row._row_kind = RowKind.INSERT
     return row
 
 

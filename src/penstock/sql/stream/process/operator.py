@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import GeneratorType
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.base.copies import IMMUTABLE
 from penstock.base.errors import MisuseError, StopIterationRaised, short_repr
 from penstock.base.typeinfo import PickledBytesTypeInfo, RowTypeInfo
 from penstock.base.types import Row, RowKind
@@ -22,6 +24,7 @@ from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
 from penstock.sql.data.arrow import milliseconds, to_column, to_values
 from penstock.sql.data.conversion import is_seen_as_held, to_external
 from penstock.sql.data.errors import TableRuntimeError
+from penstock.sql.data.row_data import RowData
 from penstock.sql.data.types import AtomicType, DataType
 from penstock.sql.expressions.columns import Columns
 from penstock.sql.expressions.evaluator import Evaluator
@@ -32,14 +35,14 @@ from penstock.sql.stream.process.calls import (
     InputTable,
     ProcessCall,
     Services,
-    ValueEntry,
-    ViewEntry,
-    make_row,
+    StateEntry,
+    value_entry,
+    view_entry,
 )
 from penstock.sql.stream.rows.rows import RowKeys, pack_kinds, sort_keys, to_tuples
 from penstock.sql.stream.rows.state_ttl import EvaluatingOperator, StreamSession
 from penstock.sql.stream.rows.watermarks import check_times
-from penstock.sql.user_functions.calls import Results, iterate_rows, unpack_row
+from penstock.sql.user_functions.calls import Results, iterate_rows, seen_values, unpack_row
 from penstock.sql.user_functions.process import ArgumentTrait, ColumnList
 from penstock.sql.user_functions.signature import LIST, MAP
 from penstock.state import ttl
@@ -58,11 +61,14 @@ _KINDS: Final = tuple(RowKind)
 
 
 class _Emitted:
-    """Rows that a function has emitted, each with the number of the row or timer that it comes from."""
+    """Rows that a function has emitted, each with the number of the row or timer that it comes from.
+
+    The rows of one column are its values.
+    """
 
     def __init__(self) -> None:
         self.parents: list[int] = []
-        self.rows: list[Sequence[Any]] = []
+        self.rows: list[Any] = []
         self.kinds = bytearray()
 
 
@@ -98,7 +104,10 @@ class ProcessOperator(EvaluatingOperator, Services):
         self._converters = [self._converter(table) for table in call.tables]
         self._output_names = list(call.names)
         self._field_names = tuple(call.names)
-        self._allowed = bytes(not call.mode.contains(kind) for kind in _KINDS)
+        self._is_refused = bytes(not call.mode.contains(kind) for kind in _KINDS)
+        #: whether a value is a row of one column, and an insert
+        self._is_plain = len(call.types) == 1 and not self._eager and call.mode.contains_only(RowKind.INSERT)
+        self._is_updating = not call.mode.contains_only(RowKind.INSERT)
         self._context = CallingContext(self, call)
         self._arguments = self._evaluate(session)
         self._entries = self._open_states()
@@ -111,7 +120,7 @@ class ProcessOperator(EvaluatingOperator, Services):
             if argument.is_table:
                 self._places[by_name[argument.name]] = offset + position
 
-    def _open_states(self) -> list[ValueEntry | ViewEntry]:
+    def _open_states(self) -> list[StateEntry]:
         return []
 
     def _evaluate(self, session: Any) -> list[Any]:
@@ -140,20 +149,45 @@ class ProcessOperator(EvaluatingOperator, Services):
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
-    def _seen(self, number: int, rows: Sequence[tuple[Any, ...]], kinds: Sequence[int] | None) -> list[Any]:
-        """Return rows as the function sees them."""
+    def _seen(self, number: int, records: ColumnBatch) -> Iterator[Any]:
+        """Return the rows of a batch as the function sees them."""
+        table, zone = self._call.tables[number], self._opened.zone
+        if isinstance(records.data, RowData):
+            return self._seen_rows(number, to_tuples(records, table.types), records.kinds)
+        count = len(records)
+        columns = [
+            seen_values(column, kind, zone, count)
+            for column, kind in zip(records.columns.columns, table.types, strict=False)
+        ]
+        rows = zip(*columns, strict=True) if columns else iter([()] * count)
+        return self._as_declared(table, rows, records.kinds)
+
+    def _seen_rows(self, number: int, rows: Sequence[tuple[Any, ...]], kinds: bytes | None) -> Iterator[Any]:
+        """Return rows of internal values as the function sees them."""
         table, converters = self._call.tables[number], self._converters[number]
-        names, row_class = table.names, table.row_class
-        seen: list[Any] = []
-        for index, values in enumerate(rows):
-            fields = list(values)
+        if converters:
+            columns: list[Any] = list(zip(*rows, strict=True))
             for column, convert in converters:
-                fields[column] = convert(fields[column])
-            if row_class is not None:
-                seen.append(row_class(**dict(zip(names, fields, strict=True))))
-            else:
-                seen.append(make_row(names, fields, RowKind.INSERT if kinds is None else _KINDS[kinds[index]]))
-        return seen
+                columns[column] = map(convert, columns[column])
+            return self._as_declared(table, zip(*columns, strict=True), kinds)
+        return self._as_declared(table, rows, kinds)
+
+    def _as_declared(self, table: InputTable, rows: Iterable[Sequence[Any]], kinds: bytes | None) -> Iterator[Any]:
+        """Yield rows one by one, so that each is freed after its call: Python looks for cycles among many objects."""
+        names, make = table.names, table.row_class
+        if make is not None:
+            yield from (make(**dict(zip(names, values, strict=True))) for values in rows)
+            return
+        new, kind, number = Row.__new__, RowKind.INSERT, 0
+        for values in rows:
+            row = new(Row)
+            row._fields = names
+            row._values = list(values)
+            if kinds is not None:
+                kind = _KINDS[kinds[number]]
+                number += 1
+            row._row_kind = kind
+            yield row
 
     def _fail(self, record: Any, method: str) -> UserCodeError:
         return UserCodeError(self.context.operator_name, record, f"{method}() of {self._user}")
@@ -161,39 +195,40 @@ class ProcessOperator(EvaluatingOperator, Services):
     def _take(self, emitted: _Emitted, parent: int, row: Any) -> None:
         """Add an emitted row."""
         kind = 0
+        width = len(self._field_names)
         values: Sequence[Any]
         if row.__class__ is Row:
             kind = row._row_kind.value
-            values = row._values
             fields = row._fields
-            if (fields is not None and fields != self._field_names) or len(values) != len(self._field_names):
-                values = unpack_row(row, self._output_names)
+            if (fields is None or fields == self._field_names) and len(row._values) == width:
+                values = [*row._values]
             else:
-                values = [*values]
-        elif row.__class__ is tuple and len(row) == len(self._field_names):
+                values = unpack_row(row, self._output_names)
+        elif row.__class__ is tuple and len(row) == width:
             values = row
+        elif width == 1:
+            values = (row,)
         else:
             values = unpack_row(self._as_row(row), self._output_names)
-        if self._allowed[kind]:
-            raise TableRuntimeError(
-                f"Invalid row kind received: {NAMES[kind]}. Expected produced changelog mode: {self._call.mode}"
-            )
+        if kind or self._is_updating:
+            if self._is_refused[kind]:
+                raise TableRuntimeError(
+                    f"Invalid row kind received: {NAMES[kind]}. Expected produced changelog mode: {self._call.mode}"
+                )
+            emitted.kinds.append(kind)
         if self._eager:
             held = list(values)
             for index in self._eager:
                 held[index] = self._hold(index, held[index])
             values = held
         emitted.parents.append(parent)
-        emitted.rows.append(values)
-        emitted.kinds.append(kind)
+        emitted.rows.append(values[0] if width == 1 else values)
 
     def _as_row(self, row: Any) -> Any:
         """Return an object with attributes as a row of these, if the result has several columns."""
-        if len(self._field_names) == 1 or isinstance(row, Row | tuple):
-            return row
         if isinstance(row, dict):
             return Row(*(row.get(name) for name in self._field_names))
-        if hasattr(row, "__dict__"):
+        if not isinstance(row, Row | tuple) and hasattr(row, "__dict__"):
             return Row(*(getattr(row, name, None) for name in self._field_names))
         return row
 
@@ -213,10 +248,11 @@ class ProcessOperator(EvaluatingOperator, Services):
 
     def _columns(self, emitted: _Emitted, record: Callable[[int], Any]) -> list[pa.Array]:
         """Return the function's columns."""
+        is_one = len(self._output_names) == 1
 
         def column(index: int) -> pa.Array:
             kind = self._call.types[index]
-            values = [row[index] for row in emitted.rows]
+            values = emitted.rows if is_one else [row[index] for row in emitted.rows]
             if index in self._eager:
                 return to_column(values, kind)
 
@@ -239,7 +275,7 @@ class ProcessOperator(EvaluatingOperator, Services):
             return
         table = call.tables[0]
         times = self._times(records, table)
-        rows = self._seen(0, to_tuples(records, table.types), records.kinds)
+        rows = self._seen(0, records)
         self._call_rows(emitted, rows, times)
         self._send(emitted, records, table)
 
@@ -249,12 +285,12 @@ class ProcessOperator(EvaluatingOperator, Services):
         check_times(records, table.time, table.names, self.context.operator_name, "the argument on_time")
         return milliseconds(records.columns.column(table.time)).tolist()  # type: ignore[no-any-return]
 
-    def _call_rows(self, emitted: _Emitted, rows: Sequence[Any], times: Sequence[int] | None) -> None:
+    def _call_rows(self, emitted: _Emitted, rows: Iterable[Any], times: Sequence[int] | None) -> None:
         """Call `eval` for rows of a table without partitions."""
         function, take = self._function, self._take
         arguments = [*self._leading, *self._arguments]
         place = self._places[0] if self._places else -1
-        index = 0
+        index, row = 0, None
 
         def emit(row: Any) -> None:
             take(emitted, index, row)
@@ -272,9 +308,9 @@ class ProcessOperator(EvaluatingOperator, Services):
                     for result in iterate_rows(returned):
                         take(emitted, index, result)
         except StopIteration:
-            raise self._fail(rows[index], "eval") from StopIterationRaised()
+            raise self._fail(row, "eval") from StopIterationRaised()
         except Exception as error:
-            raise self._fail(rows[index], "eval") from error
+            raise self._fail(row, "eval") from error
         finally:
             function._emit = None
             self.time_ms = None
@@ -350,6 +386,7 @@ class KeyedProcessOperator(ProcessOperator):
             argument.has(ArgumentTrait.PASS_COLUMNS_THROUGH) for argument in self._user.signature.arguments
         )
         self._on_timer = getattr(self._function, "on_timer", None)
+        self._can_set = self._has_timers and self._on_timer is not None
         self._unnamed = TimerQueue(keyed.table(EVENT_TIMERS))
         self._named = TimerQueue(keyed.table(NAMED_TIMERS))
         self._timer_table = keyed.table(TIMERS)
@@ -363,9 +400,9 @@ class KeyedProcessOperator(ProcessOperator):
             if table.order
         }
 
-    def _open_states(self) -> list[ValueEntry | ViewEntry]:
+    def _open_states(self) -> list[StateEntry]:
         keyed = self.context.keyed
-        entries: list[ValueEntry | ViewEntry] = []
+        entries: list[StateEntry] = []
         for entry in self._call.user.signature.states:
             ttl_ms = self._call.ttl_ms if entry.ttl_ms is None else entry.ttl_ms
             descriptor: Any
@@ -380,12 +417,12 @@ class KeyedProcessOperator(ProcessOperator):
                 descriptor.enable_time_to_live(StateTtlConfig.new_builder(ttl_ms).build())
             if entry.kind == LIST:
                 items = ttl.open_list_state(keyed, descriptor)
-                entries.append(ViewEntry(items, KeptListView(items)))
+                entries.append(view_entry(items, KeptListView(items)))
             elif entry.kind == MAP:
                 pairs = ttl.open_map_state(keyed, descriptor)
-                entries.append(ViewEntry(pairs, KeptMapView(pairs)))
+                entries.append(view_entry(pairs, KeptMapView(pairs)))
             else:
-                entries.append(ValueEntry(ttl.open_value_state(keyed, descriptor), entry, ttl_ms > 0))
+                entries.append(value_entry(keyed, ttl.open_value_state(keyed, descriptor), entry, ttl_ms > 0))
         return entries
 
     # --- rows --------------------------------------------------------------------------------------------------------
@@ -399,7 +436,7 @@ class KeyedProcessOperator(ProcessOperator):
             self._let_wait(records, keys, input_index)
             return
         times = self._times(records, table)
-        rows = self._seen(input_index, to_tuples(records, table.types), records.kinds)
+        rows = self._seen(input_index, records)
         emitted = _Emitted()
         self._call_keyed(emitted, input_index, keys, rows, times)
         self._send(emitted, records, table)
@@ -411,16 +448,18 @@ class KeyedProcessOperator(ProcessOperator):
         emitted: _Emitted,
         number: int,
         keys: Sequence[Any],
-        rows: Sequence[Any],
+        rows: Iterable[Any],
         times: Sequence[int] | None,
     ) -> None:
         """Call `eval` for rows of a table, each with the state of its partition."""
         function, take, keyed, entries = self._function, self._take, self._keyed, self._entries
-        evaluate, cleared = function.eval, self.cleared
+        evaluate, cleared, is_plain = function.eval, self.cleared, self._is_plain
+        add_parent, add_row = emitted.parents.append, emitted.rows.append
         first = len(self._leading)
         arguments = [*self._leading, *[None] * len(entries), *self._arguments]
-        place, has_times = self._places[number], times is not None
-        only = entries[0] if len(entries) == 1 else None
+        place = self._places[number]
+        loads = [(position, entry.load) for position, entry in enumerate(entries, first)]
+        stores = [entry.store for entry in entries]
         index = 0
 
         def emit(row: Any) -> None:
@@ -429,30 +468,28 @@ class KeyedProcessOperator(ProcessOperator):
         function._emit = emit
         self.is_timer = False
         try:
-            for index, (keyed.current_key, row) in enumerate(zip(keys, rows, strict=True)):
-                if has_times:
-                    self.time_ms = times[index]  # type: ignore[index]
-                arguments[place] = row
-                if only is not None:
-                    arguments[first] = only.load()
-                else:
-                    for position, entry in enumerate(entries, first):
-                        arguments[position] = entry.load()
+            for index, (keyed.current_key, arguments[place]) in enumerate(zip(keys, rows, strict=True)):
+                if times is not None:
+                    self.time_ms = times[index]
+                for position, load in loads:
+                    arguments[position] = load()
                 returned = evaluate(*arguments)
                 if returned is not None:
-                    for result in iterate_rows(returned):
-                        take(emitted, index, result)
+                    for result in returned if returned.__class__ is GeneratorType else iterate_rows(returned):
+                        if is_plain and result.__class__ in IMMUTABLE:
+                            add_parent(index)
+                            add_row(result)
+                        else:
+                            take(emitted, index, result)
                 if cleared:
                     self._store_some()
-                elif only is not None:
-                    only.store()
                 else:
-                    for entry in entries:
-                        entry.store()
+                    for store in stores:
+                        store()
         except StopIteration:
-            raise self._fail(rows[index], "eval") from StopIterationRaised()
+            raise self._fail(arguments[place], "eval") from StopIterationRaised()
         except Exception as error:
-            raise self._fail(rows[index], "eval") from error
+            raise self._fail(arguments[place], "eval") from error
         finally:
             function._emit = None
             self.time_ms = None
@@ -504,7 +541,7 @@ class KeyedProcessOperator(ProcessOperator):
             pa.RecordBatch.from_arrays(arrays, [f"c{index}" for index in range(len(arrays))]), None, pack_kinds(kinds)
         )
         emitted = _Emitted()
-        rows = self._seen(number, values, kinds)
+        rows = self._seen_rows(number, values, kinds)
         known = [times[at] for at in order] if table.time >= 0 else None
         self._call_keyed(emitted, number, [waited.keys[at] for at in order], rows, known)
         self._send(emitted, records, table)
@@ -544,28 +581,34 @@ class KeyedProcessOperator(ProcessOperator):
 
     def _due(self, queue: TimerQueue, up_to: int) -> Iterator[tuple[int, Any, str | int]]:
         """Yield the timers of a queue that fire, and remove each before."""
-        is_named = queue is self._named
+        is_named, of_partition = queue is self._named, self._timers
         for time_ms, key in queue.due(up_to):
-            timers = self._timers.get(key, {})
-            for timer in [
-                name for name, time in timers.items() if time == time_ms and isinstance(name, str) == is_named
-            ]:
+            timers = of_partition.get(key)
+            if timers is None:
+                continue
+            if not is_named:
+                if time_ms in timers:
+                    self._forget(key, time_ms)
+                    yield time_ms, key, time_ms
+                continue
+            for timer in [timer for timer, time in timers.items() if time == time_ms and timer.__class__ is str]:
                 # A timer of the same time may have deleted or replaced it.
-                if self._timers.get(key, {}).get(timer) == time_ms:
+                if of_partition.get(key, {}).get(timer) == time_ms:
                     self._forget(key, timer)
                     yield time_ms, key, timer
 
     def _fire_some(self, due: Iterator[tuple[int, Any, str | int]]) -> int:
         """Fire timers and emit their rows. Returns how many have fired, `FIRED_AT_ONCE` at most."""
-        function, take, keyed, entries = self._function, self._take, self._keyed, self._entries
-        on_timer = self._on_timer
+        function, take, keyed, on_timer = self._function, self._take, self._keyed, self._on_timer
+        loads = [entry.load for entry in self._entries]
+        stores = [entry.store for entry in self._entries]
         leading: list[Any] = [self._context] if self._call.user.signature.passes_timer else []
         emitted = _Emitted()
         keys: list[Any] = []
         times: list[int] = []
 
         def emit(row: Any) -> None:
-            take(emitted, len(keys) - 1, row)
+            take(emitted, fired - 1, row)
 
         fired = 0
         function._emit = emit
@@ -580,11 +623,15 @@ class KeyedProcessOperator(ProcessOperator):
                 times.append(time_ms)
                 keyed.current_key, self.time_ms = key, time_ms
                 self.timer_name = timer if isinstance(timer, str) else None
-                returned = on_timer(*leading, *[entry.load() for entry in entries])
+                returned = on_timer(*leading, *[load() for load in loads])
                 if returned is not None:
-                    for result in iterate_rows(returned):
-                        take(emitted, len(keys) - 1, result)
-                self._store_some()
+                    for result in returned if returned.__class__ is GeneratorType else iterate_rows(returned):
+                        take(emitted, fired - 1, result)
+                if self.cleared:
+                    self._store_some()
+                else:
+                    for store in stores:
+                        store()
                 if fired == FIRED_AT_ONCE:
                     break
         except StopIteration:
@@ -625,12 +672,12 @@ class KeyedProcessOperator(ProcessOperator):
             f"{self._user} has a timer but no on_timer() for it to call: define on_timer(self[, ctx][, state entries])"
         )
 
-    def _admit(self) -> bool:
+    def _check_timers(self) -> None:
+        """Refuse a timer that the call cannot have."""
         if not self._has_timers:
             super().register(0)
         if self._on_timer is None:
             raise self._without_on_timer()
-        return self.watermark_ms != MAX_WATERMARK or self._after_end.admit(self._keyed.current_key)
 
     def register(self, time_ms: int) -> None:
         """Register an unnamed timer of the current partition."""
@@ -641,13 +688,23 @@ class KeyedProcessOperator(ProcessOperator):
         self._set(name, time_ms)
 
     def _set(self, timer: str | int, time_ms: int) -> None:
-        if not self._admit():
-            return
+        if not self._can_set or self.watermark_ms == MAX_WATERMARK:
+            self._check_timers()
+            if not self._after_end.admit(self._keyed.current_key):
+                return
         key = self._keyed.current_key
-        self._delete(timer)
-        self._timers.setdefault(key, {})[timer] = time_ms
-        self._timer_table.mark(None, (key,))
-        (self._named if isinstance(timer, str) else self._unnamed).register(time_ms, key)
+        timers = self._timers.get(key)
+        if timers is None:
+            timers = self._timers[key] = {}
+        elif timer in timers:
+            if timers[timer] == time_ms:
+                return
+            self._delete(timer)
+            timers = self._timers.setdefault(key, {})
+        timers[timer] = time_ms
+        if not self._timer_table.is_next_whole:
+            self._timer_table.changed(None).add(key)
+        (self._named if timer.__class__ is str else self._unnamed).register(time_ms, key)
 
     def delete(self, time_ms: int) -> None:
         """Delete the unnamed timer for this time."""
@@ -675,7 +732,8 @@ class KeyedProcessOperator(ProcessOperator):
         del timers[timer]
         if not timers:
             del self._timers[key]
-        self._timer_table.mark(None, (key,))
+        if not self._timer_table.is_next_whole:
+            self._timer_table.changed(None).add(key)
 
     def clear_timers(self) -> None:
         """Delete all timers of the current partition."""
