@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+import pandas
+import pyarrow as pa
 import pytest
 from tests.table.process import functions
 from tests.table.process.called import Called, plan_call, planner_of, session_of
@@ -167,6 +169,43 @@ def test_open_and_close_are_called() -> None:
             yield self.name
 
     assert read_rows(pairs(f=Opening), "SELECT DISTINCT * FROM f(TABLE pairs)") == [("none",)]
+
+
+@pytest.mark.parametrize("func_type", ["pandas", "arrow"])
+def test_many_rows_in_one_call(func_type: str) -> None:
+    """Data frames and Arrow tables of the rows that came together, with state and with row semantics."""
+
+    class Totals(ProcessTableFunction):  # type: ignore[type-arg]
+        def eval(self, seen, r):  # type: ignore[no-untyped-def]
+            numbers = r["n"].to_list() if func_type == "pandas" else r.column("n").to_pylist()
+            seen["total"] = (seen.total or 0) + sum(numbers)
+            frame = {"rows": [len(numbers)], "total": [seen.total]}
+            yield pandas.DataFrame(frame) if func_type == "pandas" else pa.table(frame)
+
+    table = ProcessTableFunctionArgument.table("r", {SET})
+    seen = ProcessTableFunctionState.value("seen", "ROW<total BIGINT>")
+    totals = udptf(
+        Totals(), arguments=[table], states=[seen], result_type="ROW<`rows` INT, total BIGINT>", func_type=func_type
+    )
+    called = Called("SELECT * FROM f(TABLE t PARTITION BY k)", f=totals)
+    called.rows(("a", 1, 0), ("b", 2, 0), ("a", 3, 0))
+    called.recover(parallelism=2)
+    called.rows(("a", 5, 0))
+    assert called.take() == ["+I a, 1, 9"]
+
+    class Doubled(ProcessTableFunction):  # type: ignore[type-arg]
+        result_type = "ROW<n INT>"
+
+        def eval(self, r: Annotated[Row, ROW]) -> Any:
+            return [r, r] if func_type == "arrow" else r[r.n > 1]
+
+    called = Called("SELECT * FROM f(TABLE t)", f=udptf(Doubled(), func_type=func_type))
+    called.rows(("a", 1, 0), ("b", 2, 0))
+    assert called.take() == (["+I 1", "+I 2"] * 2 if func_type == "arrow" else ["+I 2"])
+    with pytest.raises(ValidationError, match="leave out on_time and ORDER BY"):
+        plan_call("SELECT * FROM f(TABLE t PARTITION BY k ORDER BY ts)", f=totals)
+    with pytest.raises(ValidationError, match="does not go with PASS_COLUMNS_THROUGH"):
+        udptf(functions.Passing(), func_type=func_type)
 
 
 # --- columns and changes ---------------------------------------------------------------------------------------------

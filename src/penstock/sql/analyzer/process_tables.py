@@ -23,6 +23,7 @@ from penstock.sql.functions.type_rules import can_cast_implicitly
 from penstock.sql.logical.nodes import Node, PlanColumn, ProcessTableFunction, RowSchema, SortKey, TableInput, Values
 from penstock.sql.parser import syntax, to_sql
 from penstock.sql.typed import Constant, Field, Typed
+from penstock.sql.user_functions.definition import GENERAL
 from penstock.sql.user_functions.process import ArgumentTrait, CallContext, ColumnList, SortDirection, TableSemantics
 from penstock.sql.user_functions.signature import (
     ON_TIME,
@@ -78,6 +79,11 @@ class _Call:
         ]
         for argument, table, part in zip(of_tables, tables, parts, strict=True):
             _check_order(argument.name, part, table)
+        if self._user.func_type != GENERAL and any(table.time >= 0 or table.order for table in tables):
+            raise ValidationError(
+                f"{self._user} takes many rows in one call ({self._user.func_type}), so that they have no order and no "
+                "time of their own: leave out on_time and ORDER BY"
+            )
         result = self._user.infer_result_type(self._context(parts, tables, values))
         prefix = _prefix(of_tables, parts, tables)
         schema = RowSchema(tuple(_unique([*prefix, *_function_columns(result), *_rowtime(parts, tables)])))

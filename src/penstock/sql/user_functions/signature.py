@@ -19,13 +19,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, TypeVar
 from weakref import WeakKeyDictionary
 
-from penstock.base.errors import WrongTypeError
+from penstock.base.errors import WrongTypeError, WrongValueError
 from penstock.base.types import Row
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.data.types import ArrayType, DataType, MapType, RowField, RowType
 from penstock.sql.user_functions.annotations import MANY, infer_type, not_none, parse_declared_type, to_row_type
 from penstock.sql.user_functions.classes import ListView, MapView
-from penstock.sql.user_functions.definition import GENERAL, FunctionKind, UserFunction
+from penstock.sql.user_functions.definition import FUNC_TYPES, GENERAL, FunctionKind, UserFunction
 from penstock.sql.user_functions.process import (
     ROOTS,
     ArgumentHint,
@@ -256,8 +256,12 @@ def define_process(
         raise WrongTypeError(
             f"Invalid function: a ProcessTableFunction is expected, its class or an object of it, not {function!r}"
         )
+    if func_type not in FUNC_TYPES:
+        raise WrongValueError(f"The func_type must be one of '{', '.join(FUNC_TYPES)}', got {func_type}.")
     title = name or type(function).__name__
     signature = read_signature(function, title, arguments, states)
+    if func_type != GENERAL:
+        _check_frames(signature, func_type)
     known = _to_result_type(result_type) if result_type is not None else _annotated_result(function)
     return ProcessFunction(
         title,
@@ -521,6 +525,23 @@ def _check(signature: Signature) -> None:
         raise ValidationError(
             "state entries belong to a partition: a function with state takes a table with set semantics"
         )
+
+
+_OF_ROWS: Final = (ArgumentTrait.PASS_COLUMNS_THROUGH, ArgumentTrait.SUPPORT_UPDATES, ArgumentTrait.REQUIRE_ON_TIME)
+
+
+def _check_frames(signature: Signature, func_type: str) -> None:
+    """Raise `ValidationError` for what only single rows have."""
+    for table in signature.tables():
+        traits = [trait.name for trait in _OF_ROWS if table.has(trait)]
+        if traits or table.row_class is not None:
+            what = ", ".join(traits) or f"the class {table.row_class.__name__}"  # type: ignore[union-attr]
+            raise ValidationError(
+                f"Table argument '{table.name}' of a function of func_type '{func_type}' takes many rows in one call, "
+                f"which does not go with {what}"
+            )
+    if not signature.tables():
+        raise ValidationError(f"a function of func_type '{func_type}' takes a table")
 
 
 def _check_traits(argument: ProcessTableFunctionArgument) -> None:

@@ -39,10 +39,12 @@ from penstock.sql.stream.process.calls import (
     value_entry,
     view_entry,
 )
+from penstock.sql.stream.process.frames import build_frame, group_rows, iterate_frames, read_frame
 from penstock.sql.stream.rows.rows import RowKeys, pack_kinds, sort_keys, to_tuples
 from penstock.sql.stream.rows.state_ttl import EvaluatingOperator, StreamSession
 from penstock.sql.stream.rows.watermarks import check_times
 from penstock.sql.user_functions.calls import Results, iterate_rows, seen_values, unpack_row
+from penstock.sql.user_functions.definition import GENERAL, PANDAS
 from penstock.sql.user_functions.process import ArgumentTrait, ColumnList
 from penstock.sql.user_functions.signature import LIST, MAP
 from penstock.state import ttl
@@ -273,6 +275,9 @@ class ProcessOperator(EvaluatingOperator, Services):
             self._call_rows(emitted, [None] * len(records), None)
             self._send(emitted, records, None)
             return
+        if self._user.func_type != GENERAL:
+            self._call_frames(records, 0, None)
+            return
         table = call.tables[0]
         times = self._times(records, table)
         rows = self._seen(0, records)
@@ -284,6 +289,37 @@ class ProcessOperator(EvaluatingOperator, Services):
             return None
         check_times(records, table.time, table.names, self.context.operator_name, "the argument on_time")
         return milliseconds(records.columns.column(table.time)).tolist()  # type: ignore[no-any-return]
+
+    def _call_frames(self, records: ColumnBatch, number: int, keys: Sequence[Any] | None) -> None:
+        """Call `eval` once for the rows of each key, or for all rows, and emit what it gives."""
+        table, columns = self._call.tables[number], records.columns
+        is_pandas, first = self._user.func_type == PANDAS, len(self._leading)
+        groups: Iterable[tuple[Any, Any]] = [(NO_KEY, None)] if keys is None else group_rows(keys)
+        arguments = [*self._leading, *[None] * len(self._entries), *self._arguments]
+        self.is_timer = False
+        for key, rows in groups:
+            chosen = columns if rows is None or len(rows) == len(records) else columns.take(pa.array(rows))
+            if keys is not None:
+                self.context.keyed.current_key = key
+            try:
+                arguments[self._places[number]] = build_frame(chosen, table, is_pandas, self._opened.zone)
+                arguments[first : first + len(self._entries)] = [entry.load() for entry in self._entries]
+                given = iterate_frames(self._function.eval(*arguments))
+                frames = [read_frame(frame, self._call.names, self._call.types) for frame in given]
+                self._store_some()
+            except Exception as error:
+                raise self._fail(f"{chosen.num_rows} rows", "eval") from error
+            finally:
+                if keys is not None:
+                    self.context.keyed.current_key = NO_KEY
+            for arrays in frames:
+                if len(arrays[0]):
+                    ones = pa.array(np.zeros(len(arrays[0]), np.int64))
+                    prefix = [chosen.column(index).take(ones) for index in table.prefix]
+                    self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays([*prefix, *arrays], self._names)))
+
+    def _store_some(self) -> None:
+        """Do nothing: there is no state."""
 
     def _call_rows(self, emitted: _Emitted, rows: Iterable[Any], times: Sequence[int] | None) -> None:
         """Call `eval` for rows of a table without partitions."""
@@ -432,6 +468,9 @@ class KeyedProcessOperator(ProcessOperator):
         records = as_columns(batch, self.context.operator_name)
         table = self._call.tables[input_index]
         keys = self._key_readers[input_index].of(records.columns)
+        if self._user.func_type != GENERAL:
+            self._call_frames(records, input_index, keys)
+            return
         if table.order:
             self._let_wait(records, keys, input_index)
             return
