@@ -237,12 +237,13 @@ class Plans:
         else:
             is_defined = isinstance(function, UserDefinedFunctionWrapper)
             user = function.definition if is_defined else define_process(function)
+            call = inline_call(user, ())
         if not isinstance(user, ProcessFunction):
             raise ValidationError("Invalid expression. The expression must be a call to a process table function.")
         nodes = list(map(to_node, arguments))
         if table is not None:
             nodes = _with_table(user, table, nodes)
-        return process_table(inline_call(user, nodes), user, analyser)
+        return process_table(replace(call, operands=tuple(nodes)), user, analyser)
 
     # --- columns -----------------------------------------------------------------------------------------------------
 

@@ -74,7 +74,9 @@ def test_methods_of_tables_call_functions() -> None:
     table = made.from_path("pairs")
     counted = [("a", 1), ("a", 2), ("b", 1)]
     assert read_rows(made, table.partition_by(col("k")).process(functions.Counting)) == counted
-    assert read_rows(made, table.partition_by(col("k")).process("counting")) == counted
+    named = table.partition_by(col("k")).process("Counting")
+    assert read_rows(made, named) == counted
+    assert "uid=[Counting]" in named.explain()
     assert read_rows(
         made, table.partition_by("k").process(udptf(functions.Counting()), lit("x").as_argument("uid"))
     ) == (counted)

@@ -48,6 +48,8 @@ def process_table(call: syntax.Call, user: ProcessFunction, queries: Queries) ->
 class _Call:
     def __init__(self, call: syntax.Call, user: ProcessFunction, queries: Queries) -> None:
         self._user = user
+        #: as the call writes it; functions are known by their names in lower case
+        self._name = call.path[-1] if call.path else user.name
         self._queries = queries
         self._calls = queries.calls
         self._signature = user.signature
@@ -88,7 +90,7 @@ class _Call:
         prefix = _prefix(of_tables, parts, tables)
         schema = RowSchema(tuple(_unique([*prefix, *_function_columns(result), *_rowtime(parts, tables)])))
         if not schema.columns:
-            raise ValidationError(f"Function '{self._user.name}' must produce at least one output column.")
+            raise ValidationError(f"Function '{self._name}' must produce at least one output column.")
         return ProcessTableFunction(
             schema=schema,
             parts=tuple(parts) or (Values(schema=RowSchema(()), rows=((),)),),
@@ -98,7 +100,7 @@ class _Call:
             result=result,
             prefix=len(prefix),
             uid=self._uid(),
-            function=self._user.name,
+            function=self._name,
         )
 
     # --- arguments by name -------------------------------------------------------------------------------------------
@@ -126,7 +128,7 @@ class _Call:
 
     def _invalid(self, reason: str) -> ValidationError:
         return ValidationError(
-            f"Invalid function call: {self._user.name}: {reason}. Its signature is {self._user.name}{self._signature}"
+            f"Invalid function call: {self._name}: {reason}. Its signature is {self._name}{self._signature}"
         )
 
     def _uid(self) -> str | None:
@@ -134,10 +136,10 @@ class _Call:
         if node is None or isinstance(node, syntax.NullLiteral):
             if not any(table.has(ArgumentTrait.SET_SEMANTIC_TABLE) for table in self._signature.tables()):
                 return None
-            name = self._user.own_name or self._user.name
+            name = self._name
             if not _UID_FORMAT.fullmatch(name):
                 raise ValidationError(
-                    f"Could not derive a unique identifier for process table function '{self._user.name}'. The "
+                    f"Could not derive a unique identifier for process table function '{self._name}'. The "
                     "function's name does not qualify for a UID. Please provide a custom identifier using the implicit "
                     "`uid` argument. For example: myFunction(..., uid => 'my-id')"
                 )
@@ -201,7 +203,7 @@ class _Call:
             verb, clause = ("partitioned", "PARTITION BY") if partition else ("ordered", "ORDER BY")
             raise ValidationError(
                 f"Only tables with set semantics may be {verb}. Invalid {clause} clause in the "
-                f"{self._signature.arguments.index(argument)}-th operand of table function '{self._user.name}': "
+                f"{self._signature.arguments.index(argument)}-th operand of table function '{self._name}': "
                 "PARTITION BY or ORDER BY are not supported for table arguments with row semantics."
             )
         is_optional = argument.has(ArgumentTrait.OPTIONAL_PARTITION_BY)

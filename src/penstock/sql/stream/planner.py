@@ -42,7 +42,14 @@ from penstock.sql.stream.calc import (
     ReplicateRule,
     UnionRule,
 )
-from penstock.sql.stream.changelog import FromChangelogRule, NormalizeRule, ToChangelogRule, with_normalizers
+from penstock.sql.stream.changelog import (
+    FromChangelogRule,
+    NormalizeRule,
+    ToChangelogRule,
+    deleted_by_key,
+    with_before,
+    with_normalizers,
+)
 from penstock.sql.stream.groups.plan import AggregateRule, TableAggregateRule, is_distinct_already
 from penstock.sql.stream.joins import plan as plan_joins
 from penstock.sql.stream.joins.temporal import TemporalJoinRule
@@ -463,6 +470,14 @@ class StreamPlanner:
             self.steps.append((transformation, self._planned[-1]))
         self.add(transformation)
         return (Upstream(transformation),)
+
+    def with_before(self, stream: Stream, key: Sequence[int]) -> Stream:
+        """See `Planning`."""
+        return with_before(stream, key, self)
+
+    def deleted_by_key(self, node: logical.Node) -> set[int]:
+        """See `Planning`."""
+        return deleted_by_key(node, self)
 
     def extract_calc(self, node: logical.Node) -> Calc:
         """Return the filters and projections from a node down that form one step."""

@@ -176,7 +176,6 @@ class ProcessFunction(UserFunction):
         mode: the declared kinds of changes; None if the function decides.
         func_type: `general`, or `pandas` or `arrow` for many rows in one call.
         is_deterministic: see `UserFunction`.
-        own_name: the name of a function that is registered; a stateful call without `uid` uses it.
     """
 
     def __init__(
@@ -188,7 +187,6 @@ class ProcessFunction(UserFunction):
         mode: Any = None,
         func_type: str = GENERAL,
         is_deterministic: bool = True,
-        own_name: str | None = None,
     ) -> None:
         # The type of a result that only calls know is an empty row here.
         super().__init__(
@@ -197,7 +195,6 @@ class ProcessFunction(UserFunction):
         self.signature = signature
         self.declared_type = result_type
         self.mode = mode
-        self.own_name = own_name
 
     def called(self, name: str) -> ProcessFunction:
         """See `UserFunction`."""
@@ -209,7 +206,6 @@ class ProcessFunction(UserFunction):
             self.mode,
             self.func_type,
             self.is_deterministic,
-            name,
         )
 
     def infer_result_type(self, call: CallContext) -> DataType:
@@ -271,7 +267,6 @@ def define_process(
         changelog_mode,
         func_type,
         function.is_deterministic() if deterministic is None else deterministic,
-        name,
     )
 
 

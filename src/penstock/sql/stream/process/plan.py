@@ -13,11 +13,9 @@ from penstock.sql.data.errors import ValidationError
 from penstock.sql.data.types import RowType
 from penstock.sql.logical.nodes import INSERTS, Changes, ProcessTableFunction, TimeAttribute
 from penstock.sql.logical.records import ChangelogMode
-from penstock.sql.stream.changelog import ChangelogNormalizeOperator, deleted_by_key
 from penstock.sql.stream.planning.rule import Planning, Rule, Stream, by_columns, name_columns
 from penstock.sql.stream.process.calls import InputTable, ProcessCall
 from penstock.sql.stream.process.operator import KeyedProcessOperator, ProcessOperator
-from penstock.sql.stream.rows.state_ttl import lasting
 from penstock.sql.user_functions.process import ArgumentTrait, ChangelogContext
 from penstock.sql.user_functions.signature import ProcessTableFunctionArgument
 
@@ -56,7 +54,7 @@ class ProcessRule(Rule[ProcessTableFunction]):
             asks = _asks_before(node, index, planning)
             before = planning.by_key
             if planning.updates(part) and not asks and not known[index][0].has(ArgumentTrait.REQUIRE_FULL_DELETE):
-                planning.by_key = before | deleted_by_key(part, planning)
+                planning.by_key = before | planning.deleted_by_key(part)
             inner = planning.stream(part, asks)
             planning.by_key = before
             reads = by_columns(inner, node.tables[index].partition) if is_keyed else inner.upstreams
@@ -81,11 +79,7 @@ class ProcessRule(Rule[ProcessTableFunction]):
         stream = Stream(tuple(upstreams), node.schema, changes, mode.contains(RowKind.UPDATE_BEFORE))
         if Changes.UPDATE not in changes or stream.has_before or not wants_before:
             return stream
-        key = range(node.prefix)
-        normalize = partial(ChangelogNormalizeOperator, key, node.schema.types, name_columns(node.schema), True)
-        factory = lasting(normalize, planning.options.state_ttl_ms)
-        normalized = planning.step("Changelog Normalize", factory, by_columns(stream, key), is_stateful=True)
-        return Stream(normalized, node.schema, changes, True)
+        return planning.with_before(stream, range(node.prefix))
 
 
 def is_by_key(node: ProcessTableFunction, planning: Planning) -> bool:
