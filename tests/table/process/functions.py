@@ -45,7 +45,7 @@ class Counting(ProcessTableFunction[int]):
         yield seen.rows
 
 
-class Filling(ProcessTableFunction):  # type: ignore[type-arg]
+class Filling(ProcessTableFunction):
     """Fills carts: state with a dictionary that changes in place. `drop` clears the cart."""
 
     def eval(self, ctx: Context, cart: Annotated[Cart, StateHint()], r: Annotated[Row, SET]) -> Iterator[str]:
@@ -128,14 +128,14 @@ class Timing(ProcessTableFunction[str]):
             ctx.clear_all()
 
 
-class Joining(ProcessTableFunction):  # type: ignore[type-arg]
+class Joining(ProcessTableFunction):
     """Takes rows of two tables into one state."""
 
     def eval(
         self,
         seen: Annotated[Count, StateHint()],
-        left: Annotated[Row, SET],
-        right: Annotated[Row, SET],
+        left: Annotated[Row | None, SET],
+        right: Annotated[Row | None, SET],
         mark: str = "-",
     ) -> Iterator[str]:
         seen.rows += 1
@@ -182,7 +182,7 @@ class WholeChanges(ProcessTableFunction[str]):
         yield str(r)
 
 
-class Retracting(ProcessTableFunction):  # type: ignore[type-arg]
+class Retracting(ProcessTableFunction):
     """Sums by updates with both rows; 0 deletes the sum."""
 
     result_type = "ROW<total BIGINT>"
@@ -207,7 +207,7 @@ class Retracting(ProcessTableFunction):  # type: ignore[type-arg]
             yield Row.of_kind(RowKind.UPDATE_AFTER, total.n)
 
 
-class Upserting(ProcessTableFunction):  # type: ignore[type-arg]
+class Upserting(ProcessTableFunction):
     """Counts by updates of its key."""
 
     result_type = "ROW<n BIGINT>"
@@ -221,14 +221,14 @@ class Upserting(ProcessTableFunction):  # type: ignore[type-arg]
         yield Row.of_kind(RowKind.INSERT if seen.rows == 1 else RowKind.UPDATE_AFTER, seen.rows)
 
 
-class Reversing(ProcessTableFunction):  # type: ignore[type-arg]
+class Reversing(ProcessTableFunction):
     """Gives the columns of a table in the opposite order: the call decides the type of the result."""
 
     def get_result_type(self, call: CallContext) -> Any:
         """The columns, the last first; `width` of them if it is given."""
         fields = list(call.table_semantics_for("r").data_type())  # type: ignore[call-overload]
         width = call.get_argument_value("width")
-        return type(call.table_semantics_for("r").data_type())(fields[::-1][:width])  # type: ignore[call-arg]
+        return type(call.table_semantics_for("r").data_type())(fields[::-1][:width])
 
     def eval(self, r: Annotated[Row, ROW], width: int | None = None) -> Iterator[Row]:
         yield Row(*list(r)[::-1][:width])

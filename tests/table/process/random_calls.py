@@ -91,7 +91,7 @@ class PlainRuntime:
     def rows(self, table: int, rows: list[tuple[Any, ...]]) -> None:
         for values in rows:
             time = values[self._time_column] if self._time_column >= 0 else None
-            if not self._is_ordered:
+            if time is None or not self._is_ordered:
                 self._call(table, values[0], values, time)
             elif time > self._late_up_to:
                 self._waiting.append((time, values[1], table, values))

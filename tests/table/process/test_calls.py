@@ -14,7 +14,7 @@ from tests.table.process.called import Called, plan_call, planner_of, session_of
 from tests.table.udf.jobs import changes_of, environment, read_rows
 
 from penstock.base.errors import UnsupportedError, WrongTypeError
-from penstock.common import Row
+from penstock.common import Row, RowKind
 from penstock.plan.transformation import Transformation
 from penstock.runtime.operators.base import UserCodeError
 from penstock.sql.data.errors import ValidationError
@@ -134,8 +134,8 @@ def test_functions_are_declared_without_annotations() -> None:
         ],
         result_type=["BIGINT", "ARRAY<INT>"],
     )
-    class Adding(ProcessTableFunction):  # type: ignore[type-arg]
-        def eval(self, ctx, total, all, last, r, step):  # type: ignore[no-untyped-def]
+    class Adding(ProcessTableFunction):
+        def eval(self, ctx, total, all, last, r, step):
             total["n"] = (total.n or 0) + step
             all.add(r.n)
             last.put("n", r.n)
@@ -177,8 +177,8 @@ def test_open_and_close_are_called() -> None:
 def test_many_rows_in_one_call(func_type: str) -> None:
     """Data frames and Arrow tables of the rows that came together, with state and with row semantics."""
 
-    class Totals(ProcessTableFunction):  # type: ignore[type-arg]
-        def eval(self, seen, r):  # type: ignore[no-untyped-def]
+    class Totals(ProcessTableFunction):
+        def eval(self, seen, r):
             numbers = r["n"].to_list() if func_type == "pandas" else r.column("n").to_pylist()
             seen["total"] = (seen.total or 0) + sum(numbers)
             frame = {"rows": [len(numbers)], "total": [seen.total]}
@@ -195,7 +195,7 @@ def test_many_rows_in_one_call(func_type: str) -> None:
     called.rows(("a", 5, 0))
     assert called.take() == ["+I a, 1, 9"]
 
-    class Doubled(ProcessTableFunction):  # type: ignore[type-arg]
+    class Doubled(ProcessTableFunction):
         result_type = "ROW<n INT>"
 
         def eval(self, r: Annotated[Row, ROW]) -> Any:
@@ -264,11 +264,11 @@ def test_functions_emit_changes() -> None:
 def test_a_kind_that_the_mode_lacks_is_refused() -> None:
     """A function without `get_changelog_mode` emits inserts alone."""
 
-    class Updating(ProcessTableFunction):  # type: ignore[type-arg]
+    class Updating(ProcessTableFunction):
         result_type = "ROW<n INT>"
 
         def eval(self, r: Annotated[Row, SET]) -> Iterator[Row]:
-            yield Row.of_kind(functions.RowKind.DELETE, 1)
+            yield Row.of_kind(RowKind.DELETE, 1)
 
     called = Called("SELECT * FROM f(TABLE t PARTITION BY k)", f=Updating)
     with pytest.raises(UserCodeError) as error:
@@ -386,7 +386,7 @@ def test_invalid_declarations() -> None:
 
     def reserved(self: Any, uid: str) -> None: ...
 
-    def untyped(self: Any, value) -> None: ...  # type: ignore[no-untyped-def]
+    def untyped(self: Any, value) -> None: ...
 
     def mixed(self: Any, left: Annotated[Row, ROW], right: Annotated[Row, SET]) -> None: ...
 
@@ -434,7 +434,7 @@ def test_invalid_declarations() -> None:
 def test_functions_that_say_no_type() -> None:
     """A call of a function whose result nothing declares."""
 
-    class Silent(ProcessTableFunction):  # type: ignore[type-arg]
+    class Silent(ProcessTableFunction):
         def eval(self, ctx: Context, r: Annotated[Row, ROW]) -> None: ...
 
     with pytest.raises(ValidationError, match="says nowhere what its rows are"):

@@ -467,6 +467,7 @@ def _read_argument(
     is_optional = has_default or any(hint.is_optional for hint in hints)
     if traits & {ArgumentTrait.ROW_SEMANTIC_TABLE, ArgumentTrait.SET_SEMANTIC_TABLE}:
         own_class = None
+        plain = not_none(plain)
         if isinstance(plain, type) and not issubclass(plain, Row):
             own_class, kind = plain, kind or _class_type(plain)
             if kind is None:
