@@ -97,3 +97,20 @@ def test_tables_become_streams_and_back() -> None:
     rows = env.from_collection([("a", 1), ("a", 2)], Types.ROW([Types.STRING(), Types.INT()]))
     counted = made.from_data_stream(rows).alias("k", "n").partition_by("k").process(functions.Counting)
     assert [tuple(row) for row in made.to_data_stream(counted).collect()] == [("a", 1), ("a", 2)]
+
+
+@pytest.mark.parametrize("mode", ["STREAMING", "MICRO_BATCH"])
+def test_timers_fire_in_every_streaming_mode(tmp_path: Path, mode: str) -> None:
+    """In epochs, one row each, state and timers are kept from one to the next."""
+    give(tmp_path, "1.csv", ("a", "set:x@9000", 1), ("b", "set:@9001", 2), ("a", "set:x@9002", 3), ("b", "", 4))
+    made = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    made.get_config().set("execution.runtime-mode", mode).set("parallelism.default", "1").set_local_timezone("UTC")
+    made.get_config().set("execution.target", "local").set("execution.micro-batch.max-records", "1")
+    made.execute_sql(
+        "CREATE TABLE w (k STRING, orders STRING, ts TIMESTAMP_LTZ(3), WATERMARK FOR ts AS ts) WITH ('connector' = "
+        f"'filesystem', 'format' = 'csv', 'path' = '{tmp_path / 'in'}')"
+    )
+    made.create_temporary_system_function("f", functions.Timing)
+    with made.execute_sql(QUERY.format(table="w")).collect() as rows:
+        fired = sorted(f"{key} {text.partition(' watermark')[0]} {text[-6:]}" for key, text in rows)
+    assert fired == ["a timer x at 9002 rows 2", "b timer None at 9001 rows 2"]
