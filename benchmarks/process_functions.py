@@ -5,6 +5,9 @@ each row, which a watermark fires after each batch. Each is the operator of a jo
 the same rows: columns, as they come out of tables (`columns`), of which the KeyedProcessFunction makes rows; and it
 gets tuples as well, as they come out of streams (`tuples`). They take turns. Printed are µs of processor time for a
 row, and the median of the ratios: above 1.0 the process table function is faster.
+
+With `--jobs` each is a whole job instead, from `datagen` to `blackhole`: the one in SQL, the other on the stream of the
+same table.
 """
 
 from __future__ import annotations
@@ -20,7 +23,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.types import Row
-from penstock.datastream import KeyedProcessFunction
+from penstock.common import Types
+from penstock.datastream import KeyedProcessFunction, StreamExecutionEnvironment
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.runtime.columns import ColumnBatch
 from penstock.runtime.operators.base import StreamOperator
@@ -33,7 +37,7 @@ from penstock.sql.logical.records import ChangelogMode
 from penstock.sql.stream.process.calls import InputTable, ProcessCall
 from penstock.sql.stream.process.operator import KeyedProcessOperator as ProcessTableOperator
 from penstock.sql.stream.rows.state_ttl import StreamSession
-from penstock.table import ProcessTableFunction
+from penstock.table import ProcessTableFunction, StreamTableEnvironment
 from penstock.table.udf import ArgumentTrait, Context, OnTimerContext, StateHint, udptf
 from penstock.testing import OneInputOperatorHarness
 
@@ -159,14 +163,46 @@ def seconds(factory: Callable[[], StreamOperator], given: list[Callable[[], Batc
         return spent
 
 
+def job_seconds(rows: int, keys: int, has_timers: bool, on_stream: bool) -> float:
+    """Return the processor time of a whole job."""
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1)
+    made = StreamTableEnvironment.create(env)
+    made.get_config().set("execution.target", "local")
+    made.execute_sql(
+        "CREATE TABLE w (k BIGINT, n BIGINT, ts AS TO_TIMESTAMP_LTZ(n, 3), WATERMARK FOR ts AS ts) WITH ('connector' "
+        f"= 'datagen', 'rows-per-second' = '{rows * 1000}', 'number-of-rows' = '{rows}', "
+        f"'fields.k.min' = '0', 'fields.k.max' = '{keys - 1}', "
+        f"'fields.n.kind' = 'sequence', 'fields.n.start' = '0', 'fields.n.end' = '{rows}')"
+    )
+    made.execute_sql("CREATE TABLE sink (k BIGINT, seen BIGINT) WITH ('connector' = 'blackhole')")
+    made.create_temporary_system_function("f", udptf(TimedCount() if has_timers else Count(), result_type="BIGINT"))
+    began = time.process_time()
+    if on_stream:
+        shown = Types.ROW_NAMED(["k", "seen"], [Types.LONG(), Types.LONG()])
+        function = KeyedTimedCount() if has_timers else KeyedCount()
+        stream = made.to_data_stream(made.from_path("w")).key_by(_key).process(function, shown)
+        made.from_data_stream(stream).execute_insert("sink").wait()
+    else:
+        moment = ", on_time => DESCRIPTOR(ts)" if has_timers else ""
+        call = f"f(`row` => TABLE w PARTITION BY k{moment}, uid => 'f')"
+        made.execute_sql(f"INSERT INTO sink SELECT k, `EXPR$0` FROM {call}").wait()
+    return time.process_time() - began
+
+
 @click.command(help=__doc__)
 @click.option("--rows", default=200_000, show_default=True)
 @click.option("--batch", "size", default=2_000, show_default=True, help="rows of each batch")
 @click.option("--keys", default=1_000, show_default=True)
 @click.option("--timers", "has_timers", is_flag=True, help="set a timer for each row")
 @click.option("--pairs", default=5, show_default=True, help="how often each side runs")
-def main(rows: int, size: int, keys: int, has_timers: bool, pairs: int) -> None:
+@click.option("--jobs", "in_jobs", is_flag=True, help="compare whole jobs")
+def main(rows: int, size: int, keys: int, has_timers: bool, pairs: int, in_jobs: bool) -> None:
     """See the module docstring."""
+    if in_jobs:
+        whole = partial(job_seconds, rows, keys, has_timers)
+        show(rows, {"process table function": [], "columns": []}, lambda name: whole(name == "columns"), pairs)
+        return
     made = batches(rows, size, keys)
     times = [batch.column(2).cast(pa.int64()).to_numpy() for batch in made]
     ends = [int(time[-1]) for time in times]
@@ -180,11 +216,19 @@ def main(rows: int, size: int, keys: int, has_timers: bool, pairs: int) -> None:
     names = ["c0", "c1", *(["c2"] if has_timers else [])]
     process = partial(ProcessTableOperator, process_call(has_timers), names, StreamSession())
     keyed = partial(KeyedProcessOperator, KeyedTimedCount() if has_timers else KeyedCount(), _key)
-    spent: dict[str, list[float]] = {"process table function": [], "columns": [], "tuples": []}
+    sides = {
+        "process table function": partial(seconds, process, tables, ends),
+        "columns": partial(seconds, keyed, tables, ends),
+        "tuples": partial(seconds, keyed, streams, ends),
+    }
+    show(rows, {name: [] for name in sides}, lambda name: sides[name](), pairs)
+
+
+def show(rows: int, spent: dict[str, list[float]], timed: Callable[[str], float], pairs: int) -> None:
+    """Let the sides take turns, and print the medians."""
     for _ in range(pairs):
-        spent["process table function"].append(seconds(process, tables, ends))
-        spent["columns"].append(seconds(keyed, tables, ends))
-        spent["tuples"].append(seconds(keyed, streams, ends))
+        for name, all_s in spent.items():
+            all_s.append(timed(name))
     own = spent["process table function"]
     for name, all_s in spent.items():
         ratio = statistics.median(other / mine for other, mine in zip(all_s, own, strict=True))
