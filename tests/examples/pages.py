@@ -117,6 +117,7 @@ PAGES: dict[str, Page] = {
     "docs/async.md": Page(None),
     "docs/sql.md": Page(),
     "docs/models.md": Page(),
+    "docs/process-table-functions.md": Page(),
     "docs/python-functions.md": Page(),
     "docs/tables-and-streams.md": Page(
         ("+I[1970-01-01 00:00:04.999000+00:00, 2]", "+I[1970-01-01 00:00:09.999000+00:00, 1]")

@@ -22,6 +22,7 @@ from unittest import mock
 import click
 from tests.table.batch.batches import compute_rows
 from tests.table.planned import create
+from tests.table.process.flink_programs import PROGRAMS
 from tests.table.program_models import create_model
 from tests.table.program_tables import Source, fold_changes, writer_of
 
@@ -50,6 +51,7 @@ from penstock.sql.stream.rows.state_ttl import StreamSession
 from penstock.sql.tables.connector import TableLookup
 from penstock.sql.tables.tables import TableReader
 from penstock.sql.user_functions.definition import async_settings
+from penstock.table import EnvironmentSettings, TableEnvironment
 
 PATIENCE_S: Final = 20.0
 ON_CONFLICT: Final = "table.exec.sink.require-on-conflict"
@@ -133,11 +135,19 @@ class Program:
 
     def _inserts_of_step(self, step: dict[str, Any], session: TableSession) -> list[Insert]:
         if step["step"] == "TABLE_API":
+            if self.case["uid"] in PROGRAMS:
+                return [self._query(self._by_methods(session), session)]
             if not self.case.get("table_api_as_sql"):
                 raise NotApplicableError("a program of the Table API without SQL")
             return self._inserts_of_text(self.case["table_api_as_sql"], session)
         texts = _texts(step) or self.case["sql"] or []
         return [one for text in texts for one in self._inserts_of_text(text, session)]
+
+    def _by_methods(self, session: TableSession) -> logical.Node:
+        """The plan of a program of the Table API."""
+        environment = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        environment._session = session
+        return PROGRAMS[self.case["uid"]](environment.from_path, environment.from_call)._plan
 
     def _inserts_of_text(self, text: str, session: TableSession) -> list[Insert]:
         return [one for statement in parse_script(text) for one in self._inserts_of(statement, session)]

@@ -11,7 +11,14 @@ from penstock.table.explain_detail import ExplainDetail
 from penstock.table.expression import Expression
 from penstock.table.model import Model, ModelDescriptor, PredictFunction, VectorSearchFunction
 from penstock.table.statement_set import StatementSet
-from penstock.table.table import GroupedTable, GroupWindowedTable, OverWindowedTable, Table, WindowGroupedTable
+from penstock.table.table import (
+    GroupedTable,
+    GroupWindowedTable,
+    OverWindowedTable,
+    PartitionedTable,
+    Table,
+    WindowGroupedTable,
+)
 from penstock.table.table_descriptor import FormatDescriptor, TableDescriptor
 from penstock.table.table_environment import StreamTableEnvironment, TableEnvironment
 from penstock.table.table_pipeline import TablePipeline
@@ -20,6 +27,7 @@ from penstock.table.udf import (
     AggregateFunction,
     AsyncScalarFunction,
     FunctionContext,
+    ProcessTableFunction,
     ScalarFunction,
     TableAggregateFunction,
     TableFunction,
@@ -43,7 +51,9 @@ __all__ = [
     "Model",
     "ModelDescriptor",
     "OverWindowedTable",
+    "PartitionedTable",
     "PredictFunction",
+    "ProcessTableFunction",
     "ResultKind",
     "Row",
     "RowKind",

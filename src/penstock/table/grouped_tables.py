@@ -9,6 +9,7 @@ from penstock.sql.data.errors import ValidationError
 from penstock.sql.expressions.builder import Operand
 from penstock.sql.logical.nodes import Node
 from penstock.sql.parser import syntax
+from penstock.table.expression import Expression
 from penstock.table.plans import Aggregated, Plans, expanded, flat_aggregated, selected_after
 from penstock.table.window import GroupWindow, OverWindow
 
@@ -66,6 +67,46 @@ class GroupedTable(Generic[TableT]):
         When the rows of a group change, all emitted rows are retracted and the new ones are emitted.
         """
         return FlatAggregateTable(self._table, self._keys, func)
+
+
+class PartitionedTable(Generic[TableT]):
+    """A table as an argument of a process table function, with set semantics. Created by `partition_by`.
+
+    Examples:
+        >>> from penstock.table import EnvironmentSettings, TableEnvironment
+        >>> from penstock.table.expressions import col
+        >>> from penstock.table.udf import ArgumentTrait, ProcessTableFunction, ProcessTableFunctionArgument, udptf
+        >>> class Shout(ProcessTableFunction):
+        ...     def eval(self, order):
+        ...         yield order.drink.upper()
+        >>> order = ProcessTableFunctionArgument.table("order", [ArgumentTrait.SET_SEMANTIC_TABLE])
+        >>> shout = udptf(Shout(), arguments=[order], result_type="STRING")
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> orders = t_env.from_elements([("tea", 2)], ["drink", "cups"])
+        >>> list(orders.partition_by(col("cups")).process(shout).execute().collect())
+        [<Row(2, 'TEA')>]
+    """
+
+    def __init__(self, table: TableT, keys: Sequence[object], order: Sequence[object] = ()) -> None:
+        self._table = table
+        self._keys = keys
+        self._order = order
+
+    def order_by(self, *fields: object) -> PartitionedTable[TableT]:
+        """Pass the rows of each partition in this order. The first field is the event time, ascending."""
+        return PartitionedTable(self._table, self._keys, fields)
+
+    def as_argument(self, name: str) -> Expression:
+        """Return the table as the argument of this name, for `TableEnvironment.from_call`."""
+        return Expression(syntax.NamedArgument(name, self._argument()))
+
+    def process(self, function: Any, *arguments: object) -> TableT:
+        """Call a process table function with the table as its first table argument. See `Table.process`."""
+        table = self._table
+        return table._derive_table(table._plans.process(function, arguments, self._argument()))
+
+    def _argument(self) -> syntax.TableArgument:
+        return self._table._plans.table_argument(self._table._plan, self._keys, self._order)
 
 
 class GroupWindowedTable(Generic[TableT]):

@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.base.config_options import ConfigOption, render
 from penstock.base.errors import WrongTypeError
+from penstock.sql.analyzer.from_clause import TABLE_FUNCTIONS
 from penstock.sql.analyzer.models import PlannedModel, check_config, predicted
 from penstock.sql.analyzer.queries import PlannedQuery
 from penstock.sql.catalogs.catalog import CatalogModel
@@ -22,6 +23,7 @@ from penstock.sql.session.session import TableSession
 from penstock.sql.statements.models import model_names, visible_options
 from penstock.sql.tables.vectors import VectorSearchFunction
 from penstock.table.expression import Expression
+from penstock.table.plans import Plans
 from penstock.table.table import Table
 
 __all__ = ["Model", "ModelDescriptor", "PredictFunction", "VectorSearchFunction"]
@@ -255,14 +257,24 @@ class ModelMethods:
             raise ValidationError(f"Model {full_path} was not found.")
         return Model(model, self)
 
-    def from_call(self, path: str, *arguments: Any) -> Table:
-        """Return the rows of a table function that takes tables and models, such as ML_PREDICT.
+    def from_call(self, function: Any, *arguments: Any) -> Table:
+        """Return the rows of a function that takes tables: a built-in one such as ML_PREDICT, or a process table
+        function.
 
         Args:
-            path: the name of the function.
-            arguments: tables, models and expressions, each perhaps with a name by `as_argument`.
+            function: the name of a built-in or registered function, a class, or what `udptf` made.
+            arguments: tables, models, expressions and values, each perhaps with a name by `as_argument`.
+
+        Raises:
+            ValidationError: if the function does not exist, or an argument does not fit.
 
         Examples:
+            >>> from penstock.table.udf import ProcessTableFunction
+            >>> class Numbers(ProcessTableFunction[int]):
+            ...     def eval(self, end: int):
+            ...         yield from range(end)
+            >>> list(t_env.from_call(Numbers, 2).execute().collect())
+            [<Row(0)>, <Row(1)>]
             >>> from penstock.table import ModelDescriptor, Schema
             >>> from penstock.table.expressions import descriptor
             >>> number = Schema.new_builder().column("n", "BIGINT").build()
@@ -273,10 +285,13 @@ class ModelMethods:
             >>> list(squares.execute().collect())
             [<Row(2, 4)>, <Row(3, 9)>]
         """
-        names = parse_path(path)
+        manager = self._session.manager
+        names = parse_path(function) if isinstance(function, str) else ()
+        if not names or names[-1].upper() not in TABLE_FUNCTIONS:
+            return self._table(Plans(manager).process(function, arguments))
         operands = tuple(_operand(argument) for argument in arguments)
         relation = syntax.FunctionTable(syntax.Call(names[-1].upper(), operands, names))
-        return self._table(self._session.manager.analyser().relations.scope(relation, None).plan)
+        return self._table(manager.analyser().relations.scope(relation, None).plan)
 
     def register_model_provider(self, name: str, factory: ProviderFactory) -> None:
         """Register a provider for the option `provider` of models: a function from a `ModelContext` to a

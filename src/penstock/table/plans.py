@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from penstock.base.errors import UnsupportedError, WrongTypeError
 from penstock.sql.analyzer.aggregates import contains_aggregate, is_aggregate, user_aggregate_call
-from penstock.sql.analyzer.calls import Calls, InlineCall, constant
+from penstock.sql.analyzer.calls import Calls, InlineCall, constant, inline_call
 from penstock.sql.analyzer.changelog import changelog_table
 from penstock.sql.analyzer.expressions import ScalarAnalyser, are_of_both_sides, join_condition, rewritten
+from penstock.sql.analyzer.process_tables import process_table
 from penstock.sql.analyzer.queries import MethodCalls, PlannedQuery, QueryAnalyser, set_operation
 from penstock.sql.analyzer.scopes import build_scope
 from penstock.sql.analyzer.select import project
@@ -28,11 +29,12 @@ from penstock.sql.data.types import DataType, RowType
 from penstock.sql.expressions.builder import Operand, to_node
 from penstock.sql.logical.nodes import Distinct, Node, PlanColumn, RowSchema, Sort, TableAggregate, TimeAttribute
 from penstock.sql.logical.properties import allow_expression
-from penstock.sql.parser import syntax, to_sql
+from penstock.sql.parser import parse_path, syntax, to_sql
 from penstock.sql.parser import syntax as relations
 from penstock.sql.parser.syntax import DerivedTable, FunctionTable, GroupItem, Relation, SelectItem
 from penstock.sql.typed import Typed
-from penstock.sql.user_functions.definition import FunctionKind
+from penstock.sql.user_functions.definition import FunctionKind, UserFunction
+from penstock.sql.user_functions.signature import ProcessFunction, define_process
 from penstock.table.expression_methods import WINDOW_PARTS
 from penstock.table.udf import UserDefinedFunctionWrapper
 from penstock.table.window import GroupWindow, OverWindow
@@ -125,6 +127,19 @@ def _columns(node: syntax.Expression, names: list[str]) -> list[str]:
             raise ValidationError(f"with_columns and without_columns take columns and ranges, not {to_sql(node)}")
 
 
+def _with_table(
+    user: ProcessFunction, table: syntax.TableArgument, arguments: Sequence[syntax.Expression]
+) -> list[syntax.Expression]:
+    """Return the arguments of a call with a table for the first argument that takes one."""
+    declared = user.signature.arguments
+    place = next((index for index, argument in enumerate(declared) if argument.is_table), None)
+    if place is None:
+        raise ValidationError(f"{user} takes no table: call it by from_call()")
+    if any(isinstance(argument, syntax.NamedArgument) for argument in arguments):
+        return [syntax.NamedArgument(declared[place].name, table), *arguments]
+    return [*arguments[:place], table, *arguments[place:]]
+
+
 def _place(node: syntax.Expression, names: list[str]) -> int:
     if isinstance(node, syntax.NumberLiteral):
         if not 1 <= int(node.text) <= len(names):
@@ -205,6 +220,30 @@ class Plans:
         """Apply FROM_CHANGELOG or TO_CHANGELOG (`function`) to a plan."""
         call = syntax.Call(function, (syntax.TableArgument(PlannedQuery(plan)), *map(to_node, arguments)), (function,))
         return changelog_table(call, self._analyser())
+
+    def process(self, function: Any, arguments: Sequence[object], table: syntax.TableArgument | None = None) -> Node:
+        """Call a process table function, given by its name or as such. `table`: its first table argument.
+
+        Raises:
+            ValidationError: if there is no function of this name, or an argument does not fit.
+        """
+        analyser = self._analyser()
+        user: UserFunction | None
+        if isinstance(function, str):
+            call = syntax.Call(function, (), parse_path(function))
+            user = analyser.calls.user_function(call, gives_rows=True)
+            if user is None:
+                raise ValidationError(f"A function called '{function}' could not be found.")
+        else:
+            is_defined = isinstance(function, UserDefinedFunctionWrapper)
+            user = function.definition if is_defined else define_process(function)
+            call = inline_call(user, ())
+        if not isinstance(user, ProcessFunction):
+            raise ValidationError("Invalid expression. The expression must be a call to a process table function.")
+        nodes = list(map(to_node, arguments))
+        if table is not None:
+            nodes = _with_table(user, table, nodes)
+        return process_table(replace(call, operands=tuple(nodes)), user, analyser)
 
     # --- columns -----------------------------------------------------------------------------------------------------
 
@@ -302,6 +341,17 @@ class Plans:
         if not all(isinstance(item.expression, syntax.Reference) for item in items):
             query = relations.Select((SelectItem(syntax.Star()),), DerivedTable(query))
         return self._analyser().query(relations.Ordered(query, tuple(items)))
+
+    def table_argument(
+        self, plan: Node, partition: Sequence[object] = (), order: Sequence[object] = ()
+    ) -> syntax.TableArgument:
+        """Return a table as an argument of a process table function."""
+        items = [(operand._node, operand._is_descending is True) for operand in map(to_operand, order)]
+        return syntax.TableArgument(
+            PlannedQuery(plan),
+            tuple(operand._node for operand in map(to_operand, partition)),
+            tuple(syntax.OrderItem(node, is_descending) for node, is_descending in items),
+        )
 
     def offset(self, plan: Node, rows: int) -> Node:
         """Skip the first `rows` rows."""

@@ -27,6 +27,7 @@ from penstock.table.grouped_tables import (
     GroupedTable,
     GroupWindowedTable,
     OverWindowedTable,
+    PartitionedTable,
     WindowGroupedTable,
 )
 from penstock.table.plans import Plans, flat_mapped, lateral, mapped
@@ -42,6 +43,7 @@ __all__ = [
     "GroupWindowedTable",
     "GroupedTable",
     "OverWindowedTable",
+    "PartitionedTable",
     "Table",
     "WindowGroupedTable",
 ]
@@ -300,6 +302,43 @@ class Table:
         """Apply a user-defined table aggregate function to all rows. Returns any number of rows."""
         return self.group_by().flat_aggregate(func)
 
+    # --- process table functions -------------------------------------------------------------------------------------
+
+    def partition_by(self, *fields: object) -> PartitionedTable[Table]:
+        """Partition the rows for a process table function. `process` or `as_argument` passes them to it.
+
+        Args:
+            fields: columns; rows with the same values in them are processed together.
+        """
+        return PartitionedTable(self, fields)
+
+    def process(self, function: Any, *arguments: object) -> Table:
+        """Call a process table function with this table as its first table argument (Flink: "Process Table Functions").
+
+        Args:
+            function: its registered name, its class, or what `udptf` made.
+            arguments: the other arguments in order, or by name with `as_argument`; then `descriptor(…)` for `on_time`,
+                and a text for `uid`. None leaves an argument out.
+
+        Raises:
+            ValidationError: if the function does not exist, or an argument does not fit.
+
+        Examples:
+            >>> from penstock.table.udf import ProcessTableFunction, ProcessTableFunctionArgument, udptf
+            >>> class Repeat(ProcessTableFunction):
+            ...     def eval(self, order):
+            ...         yield from [order.drink] * order.cups
+            >>> order = ProcessTableFunctionArgument.table("order")
+            >>> repeat = udptf(Repeat(), arguments=[order], result_type="STRING")
+            >>> len(list(orders.process(repeat).execute().collect()))
+            6
+        """
+        return self._derive_table(self._plans.process(function, arguments, self._plans.table_argument(self._plan)))
+
+    def as_argument(self, name: str) -> Expression:
+        """Return the table as the argument of this name, for `TableEnvironment.from_call`."""
+        return Expression(syntax.NamedArgument(name, self._plans.table_argument(self._plan)))
+
     # --- other tables ------------------------------------------------------------------------------------------------
 
     def join(self, right: Table, join_predicate: object | None = None) -> Table:
@@ -345,10 +384,6 @@ class Table:
         if right._environment is not self._environment:
             raise ValidationError(f"Only tables from the same TableEnvironment can be {action}.")
         return right._plan
-
-    def as_argument(self, name: str) -> Expression:
-        """Pass the table as the function's argument with this name; see `TableEnvironment.from_call`."""
-        return Expression(syntax.NamedArgument(name, syntax.TableArgument(self._query())))
 
     def join_lateral(self, table_function_call: Any, join_predicate: object | None = None) -> Table:
         """Join each row with the rows that a table function returns for it.

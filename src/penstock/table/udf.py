@@ -1,13 +1,14 @@
 """User-defined functions for tables, under the names of `pyflink.table.udf`.
 
 Create a function with `udf`, `udtf`, `udaf` or `udtaf`, as a call or as a decorator. Call it on columns in the Table
-API, or register it with `create_temporary_function` and call it by name in SQL.
+API, or register it with `create_temporary_function` and call it by name in SQL. Process table functions take whole
+tables: derive from `ProcessTableFunction`, and call the class, or what `udptf` makes of it, by `Table.process`.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self, overload
 
 from penstock.base.errors import WrongTypeError
@@ -25,23 +26,63 @@ from penstock.sql.user_functions.classes import (
 )
 from penstock.sql.user_functions.declare import define_aggregate, define_scalar, define_table
 from penstock.sql.user_functions.definition import UserFunction
+from penstock.sql.user_functions.process import (
+    ArgumentHint,
+    ArgumentTrait,
+    CallContext,
+    ChangelogContext,
+    ColumnList,
+    Context,
+    OnTimerContext,
+    ProcessTableFunction,
+    SortDirection,
+    StateHint,
+    TableSemantics,
+    TimeContext,
+)
+from penstock.sql.user_functions.signature import (
+    ProcessFunction,
+    ProcessTableFunctionArgument,
+    ProcessTableFunctionState,
+    define_process,
+)
 from penstock.table.expression import Expression
+
+#: the name of a proposal for PyFlink
+ProcessTableFunctionArgumentTrait = ArgumentTrait
 
 __all__ = [
     "AggregateFunction",
+    "ArgumentHint",
+    "ArgumentTrait",
     "AsyncScalarFunction",
+    "CallContext",
+    "ChangelogContext",
+    "ColumnList",
+    "Context",
     "FunctionContext",
     "ImperativeAggregateFunction",
+    "OnTimerContext",
+    "ProcessTableFunction",
+    "ProcessTableFunctionArgument",
+    "ProcessTableFunctionArgumentTrait",
+    "ProcessTableFunctionState",
     "ScalarFunction",
+    "SortDirection",
+    "StateHint",
     "TableAggregateFunction",
     "TableFunction",
+    "TableSemantics",
+    "TimeContext",
     "UserDefinedAggregateFunctionWrapper",
     "UserDefinedFunction",
     "UserDefinedFunctionWrapper",
+    "UserDefinedProcessTableFunctionWrapper",
     "UserDefinedScalarFunctionWrapper",
     "UserDefinedTableFunctionWrapper",
     "udaf",
     "udf",
+    "udptf",
     "udtaf",
     "udtf",
 ]
@@ -78,6 +119,16 @@ class UserDefinedScalarFunctionWrapper(UserDefinedFunctionWrapper):
 
 class UserDefinedTableFunctionWrapper(UserDefinedFunctionWrapper):
     """A table function, created by `udtf`."""
+
+
+class UserDefinedProcessTableFunctionWrapper(UserDefinedFunctionWrapper):
+    """A process table function, created by `udptf`."""
+
+    definition: ProcessFunction
+
+    def __call__(self, *args: object) -> Expression:
+        """Raise `TypeError`: it takes tables, so it is called by `Table.process` or `TableEnvironment.from_call`."""
+        raise WrongTypeError(f"{self.definition} takes tables: call it by table.process(…) or t_env.from_call(…)")
 
 
 class UserDefinedAggregateFunctionWrapper(UserDefinedFunctionWrapper):
@@ -349,6 +400,66 @@ def udtaf(
         )
     return UserDefinedAggregateFunctionWrapper(
         define_aggregate(f, input_types, result_type, accumulator_type, deterministic, name, func_type, gives_rows=True)
+    )
+
+
+def udptf(
+    f: Any = None,
+    arguments: Sequence[ProcessTableFunctionArgument] | None = None,
+    states: Sequence[ProcessTableFunctionState] | None = None,
+    result_type: object = None,
+    changelog_mode: Any = None,
+    deterministic: bool | None = None,
+    name: str | None = None,
+    func_type: str = "general",
+) -> Any:
+    """Create a process table function, which maps tables to a table. Without `f` it is a decorator of a class.
+
+    Args:
+        f: a subclass of `ProcessTableFunction`, or an object of one.
+        arguments: the arguments of calls, if they are not annotated; their names and order are those of `eval`.
+        states: the state entries, if they are not annotated; `eval` takes them before the arguments.
+        result_type: the type of the result: a ROW, or a type for each column in a list, or the type of the only column;
+            None for the annotation of `eval`, or what `get_result_type` returns.
+        changelog_mode: the kinds of changes that it emits; None for inserts, or what `get_changelog_mode` returns.
+        deterministic: whether the same rows always give the same rows; True by default.
+        name: the name in messages and plans, and the `uid` of calls without one; None for the name of the class.
+        func_type: `general` for rows, `pandas` for data frames of many rows, `arrow` for Arrow tables (specific to
+            Penstock).
+
+    Raises:
+        TypeError: if `f` is not a process table function, or a type is invalid.
+        ValueError: for an unknown `func_type`.
+        ValidationError: for declarations that make no sense.
+
+    Examples:
+        >>> from penstock.table import EnvironmentSettings, TableEnvironment
+        >>> from penstock.table.udf import ProcessTableFunction, ProcessTableFunctionArgument, udptf
+        >>> class Repeat(ProcessTableFunction):
+        ...     def eval(self, line, times):
+        ...         for _ in range(times):
+        ...             yield line.word
+        >>> line = ProcessTableFunctionArgument.table("line")
+        >>> times = ProcessTableFunctionArgument.scalar("times", "INT")
+        >>> repeat = udptf(Repeat(), arguments=[line, times], result_type="STRING")
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> words = t_env.from_elements([("tea",)], ["word"])
+        >>> list(words.process(repeat, 2).execute().collect())
+        [<Row('tea')>, <Row('tea')>]
+    """
+    if f is None:
+        return functools.partial(
+            udptf,
+            arguments=arguments,
+            states=states,
+            result_type=result_type,
+            changelog_mode=changelog_mode,
+            deterministic=deterministic,
+            name=name,
+            func_type=func_type,
+        )
+    return UserDefinedProcessTableFunctionWrapper(
+        define_process(f, arguments, states, result_type, changelog_mode, deterministic, name, func_type)
     )
 
 

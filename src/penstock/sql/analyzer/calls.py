@@ -104,6 +104,8 @@ class Calls:
             raise ValidationError(
                 f"{user} gives rows: call it as LATERAL TABLE({user.name}(…)) in FROM, or by join_lateral"
             )
+        if user.kind is FunctionKind.PROCESS_TABLE:
+            raise ValidationError(f"{user} gives a table: call it in FROM, or by process() in the Table API")
         if user.kind is FunctionKind.TABLE_AGGREGATE:
             raise ValidationError(f"{user} gives rows: call it in the Table API, by flat_aggregate")
         if user.kind is FunctionKind.AGGREGATE:

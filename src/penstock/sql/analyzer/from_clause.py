@@ -25,6 +25,7 @@ from penstock.sql.analyzer.changelog import CHANGELOG_FUNCTIONS, changelog_table
 from penstock.sql.analyzer.expressions import ScalarAnalyser
 from penstock.sql.analyzer.match_recognize import match_recognize
 from penstock.sql.analyzer.models import MODEL_FUNCTIONS, VECTOR_SEARCH, is_vector_search, model_table, vector_search
+from penstock.sql.analyzer.process_tables import process_table
 from penstock.sql.analyzer.scopes import Part, Queries, RelationScope, VisibleColumn, build_scope, visible_columns
 from penstock.sql.analyzer.select import project
 from penstock.sql.analyzer.windows import WINDOW_FUNCTIONS, window_table
@@ -37,6 +38,7 @@ from penstock.sql.parser import syntax as relations
 from penstock.sql.parser.syntax import Hint, NamedTable
 from penstock.sql.typed import Field, Typed
 from penstock.sql.user_functions.definition import FunctionKind, UserFunction
+from penstock.sql.user_functions.signature import ProcessFunction
 
 OPTIONS: Final = "OPTIONS"
 #: hints that choose a join strategy in Flink; they have no effect here, because a join's state decides how it runs
@@ -496,6 +498,9 @@ class RelationAnalyser:
                 return self._called(model_table(call, self.queries), relation)
             case relations.MatchRecognize(source):
                 return self._called(match_recognize(relation, self.scope(source, outer), self.calls), relation)
+            case relations.FunctionTable(call) if (process := find_process_function(call, self.calls)) is not None:
+                assert isinstance(call, syntax.Call)
+                return self._called(process_table(call, process, self.queries), relation)
             case relations.UnnestedTable() | relations.FunctionTable():
                 return correlated(self.nothing(outer), relation, None, self.queries)
             case _:
@@ -545,7 +550,7 @@ class RelationAnalyser:
         join_type = _JOINS[node.join_type]
         if isinstance(node.right, relations.NamedTable) and node.right.as_of is not None:
             return self._temporal(left, node, node.right, join_type)
-        if isinstance(node.right, relations.UnnestedTable) or _is_lateral_function(node.right):
+        if isinstance(node.right, relations.UnnestedTable) or _is_lateral_function(node.right, self.calls):
             return correlated(left, node.right, node, self.queries)
         if isinstance(node.right, relations.DerivedTable) and node.right.is_lateral:
             return lateral_query(left, node.right, node, self.queries)
@@ -672,11 +677,20 @@ def _check_sample(relation: relations.Relation) -> None:
         raise UnsupportedError(f"TABLESAMPLE {relation.sample} is not supported: filter rows by WHERE, as with RAND()")
 
 
-_TABLE_FUNCTIONS: Final = frozenset({*WINDOW_FUNCTIONS, *CHANGELOG_FUNCTIONS, *MODEL_FUNCTIONS})
+#: the built-in functions that take whole tables
+TABLE_FUNCTIONS: Final = frozenset({*WINDOW_FUNCTIONS, *CHANGELOG_FUNCTIONS, *MODEL_FUNCTIONS})
 
 
-def _is_lateral_function(relation: relations.Relation) -> bool:
+def _is_lateral_function(relation: relations.Relation, calls: Calls) -> bool:
     if not isinstance(relation, relations.FunctionTable):
         return False
     call = relation.call
-    return not (isinstance(call, syntax.Call) and call.name in _TABLE_FUNCTIONS)
+    if isinstance(call, syntax.Call) and call.name in TABLE_FUNCTIONS:
+        return False
+    return find_process_function(call, calls) is None
+
+
+def find_process_function(call: syntax.Expression, calls: Calls) -> ProcessFunction | None:
+    """Return the process table function that is called, or None."""
+    user = calls.user_function(call, gives_rows=True) if isinstance(call, syntax.Call) else None
+    return user if isinstance(user, ProcessFunction) else None

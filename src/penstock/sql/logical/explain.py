@@ -242,6 +242,42 @@ def _vector_search(node: Any) -> str:
     return ", ".join([*parts, f"select=[{', '.join(node.schema.names)}]"])
 
 
+def _process(node: logical.ProcessTableFunction) -> str:
+    by_name = dict(zip((table.name for table in node.tables), range(len(node.tables)), strict=True))
+    values = dict(node.values)
+    operands = []
+    for argument in node.user.signature.arguments:
+        if argument.name in by_name:
+            number = by_name[argument.name]
+            operands.append(_table_operand(node.tables[number], number))
+            continue
+        value = values[argument.name]
+        if value is None:
+            operands.append("DEFAULT()")
+        elif isinstance(value, tuple):
+            operands.append(f"DESCRIPTOR({', '.join(value)})")
+        else:
+            operands.append(expression_text(value, []))
+    times = dict.fromkeys(table.names[table.time] for table in node.tables if table.time >= 0)
+    operands.append(f"DESCRIPTOR({', '.join(times)})" if times else "DEFAULT()")
+    operands.append("DEFAULT()" if node.uid is None else f"'{node.uid}'")
+    parts = [f"invocation=[{node.function}({', '.join(operands)})]"]
+    parts += [f"uid=[{node.uid}]"] if node.uid is not None else []
+    columns = ", ".join(f"{column} {column.name}" for column in node.schema)
+    return ", ".join([*parts, f"select=[{','.join(node.schema.names)}]", f"rowType=[RecordType({columns})]"])
+
+
+def _table_operand(table: logical.TableInput, number: int) -> str:
+    names = table.names
+    text = f"TABLE(#{number})"
+    if table.partition:
+        text += f" PARTITION BY({', '.join(names[index] for index in table.partition)})"
+    if table.order:
+        keys = [f"{names[key.index]} {'DESC' if key.is_descending else 'ASC'}" for key in table.order]
+        text += f" ORDER BY({', '.join(keys)})"
+    return text
+
+
 def _match(node: MatchRecognize) -> str:
     names = name_columns(node.input)
     count = len(node.partition)
@@ -319,6 +355,7 @@ _DESCRIBE: Final[dict[type[logical.Node], Callable[[Any], str]]] = {
     logical.Correlate: _correlate,
     logical.MLPredictTableFunction: _ml_predict,
     logical.VectorSearchTableFunction: _vector_search,
+    logical.ProcessTableFunction: _process,
     MatchRecognize: _match,
     logical.Write: lambda node: f"table=[{'.'.join(node.path)}]",
 }

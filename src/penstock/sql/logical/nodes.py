@@ -18,6 +18,7 @@ from penstock.runtime.patterns.matcher import SkipStrategy
 from penstock.sql.data.types import DataType, RowField, RowType
 from penstock.sql.typed import Field, Typed
 from penstock.sql.user_functions.definition import UserFunction
+from penstock.sql.user_functions.signature import ProcessFunction
 
 
 class Changes(Flag):
@@ -481,6 +482,54 @@ class ToChangelog(Unary):
     partition: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class TableInput:
+    """A table argument of a process table function: PARTITION BY, ORDER BY, and the column of `on_time`, or -1.
+
+    `names`: the names of its columns, which functions see; the input may be rewritten to one with other names.
+    """
+
+    name: str
+    names: tuple[str, ...]
+    partition: tuple[int, ...] = ()
+    order: tuple[SortKey, ...] = ()
+    time: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessTableFunction(Node):
+    """Calls a process table function. Without table arguments it has one input with a single row.
+
+    Columns: those of PARTITION BY of each table, or all columns of a table that passes them through; those of the
+    function; and the event time if `on_time` is given.
+
+    `tables`: the table arguments, in the order of `parts`. `values`: the scalar arguments; None for those that a call
+    leaves out, and the names of columns for descriptors. `prefix`: the number of columns before the function's.
+    """
+
+    parts: tuple[Node, ...]
+    tables: tuple[TableInput, ...]
+    user: ProcessFunction
+    values: tuple[tuple[str, Typed | tuple[str, ...] | None], ...]
+    result: DataType
+    prefix: int
+    uid: str | None = None
+    function: str = ""
+
+    def inputs(self) -> tuple[Node, ...]:
+        """See `Node`."""
+        return self.parts
+
+    @property
+    def has_rowtime(self) -> bool:
+        """Whether the last column is the event time."""
+        return any(table.time >= 0 for table in self.tables)
+
+    def function_columns(self) -> tuple[PlanColumn, ...]:
+        """Return the columns of the function itself."""
+        return self.schema.columns[self.prefix : len(self.schema) - self.has_rowtime]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correlate(Unary):
     """Joins each row of the input with the rows that a table function returns for it. `keeps`: keeps rows without any.
@@ -620,6 +669,8 @@ def list_user_functions(node: Node) -> list[UserFunction]:
             return [call.user for call in calls if isinstance(call, UserAggregateCall)]
         case TableAggregate(call=call):
             return [call.user]
+        case ProcessTableFunction(user=user):
+            return [user]
         case _:
             return []
 

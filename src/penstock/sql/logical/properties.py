@@ -107,11 +107,14 @@ def state_id(node: nodes.Node, role: str, known: Known | None = None) -> str:
     The id is the same in other processes, and does not depend on names of results, options of tables or lifetimes of
     state. It changes with the node and all its inputs, because state is only valid for the query that created it. The
     position in a table, which is the state of a `SOURCE`, is valid for any query that reads the table, and the state of
-    a `SINK` or `COMMITTER` for any query that writes it. `known`: a cache of the hashed texts.
+    a `SINK` or `COMMITTER` for any query that writes it. The id of a process table function
+    is its `uid`. `known`: a cache of the hashed texts.
     """
     known = {} if known is None else known
     if isinstance(node, nodes.Scan) and role.startswith(SOURCE):
         text = f"{node.path}"
+    elif isinstance(node, nodes.ProcessTableFunction) and node.uid is not None:
+        text = f"ProcessTableFunction({node.uid})"
     elif isinstance(node, nodes.Write) and role.rpartition(" ")[0] not in (SINK, COMMITTER):
         text = f"Write({node.path},{node.key},{node.conflict},{_text(node.input, _of_state, known)})"
     else:

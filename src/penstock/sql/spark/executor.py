@@ -92,6 +92,7 @@ QUERIES: Final[dict[type[logical.Node], Callable[[BatchPlanner, Any], str]]] = {
     logical.Rank: windows.rank,
     logical.WindowTable: windows.window_table,
     MatchRecognize: patterns.match,
+    logical.ProcessTableFunction: relations.process,
 }
 
 

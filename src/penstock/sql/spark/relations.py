@@ -229,6 +229,14 @@ def join(planner: BatchPlanner, node: logical.Join) -> str:
     return _filtered(planner, node, query, rest) if rest else query
 
 
+def process(planner: BatchPlanner, node: logical.ProcessTableFunction) -> str:
+    """Refuse a process table function: as in Flink, these run in streams."""
+    raise UnsupportedError(
+        f"process table functions run in streams, as in Flink, and not in batch: {node.function}. Run the query in "
+        "STREAMING, where bounded tables end as well, or in MICRO_BATCH"
+    )
+
+
 def looked_up(planner: BatchPlanner, node: logical.TemporalJoin) -> str:
     """Plan a lookup join as a regular join: in batch, a table has the same rows for both."""
     if node.left.schema[node.time.index].time is not TimeAttribute.PROCTIME:

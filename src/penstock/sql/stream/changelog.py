@@ -310,11 +310,7 @@ class FromChangelogRule(Rule[FromChangelog]):
         )
         if stream.has_before or not wants_before:
             return stream
-        key = range(len(node.partition))
-        normalize = partial(ChangelogNormalizeOperator, key, node.schema.types, name_columns(node.schema), True)
-        factory = lasting(normalize, planning.options.state_ttl_ms)
-        upstreams = planning.step("Changelog Normalize", factory, by_columns(stream, key), is_stateful=True)
-        return Stream(upstreams, node.schema, changes, True)
+        return planning.with_before(stream, range(len(node.partition)))
 
 
 #: a source of changes in a plan
@@ -412,6 +408,15 @@ def _drops_rows(node: ChangelogNormalize) -> bool:
     """Return whether the watermark step below drops rows with a NULL event time."""
     below = node.input.input if isinstance(node.input, Project) else node.input
     return isinstance(below, WatermarkAssigner) and below.drops_null
+
+
+def with_before(stream: Stream, key: Sequence[int], planning: Planning) -> Stream:
+    """Return a stream whose updates include the previous row, for one with updates by these columns."""
+    schema = stream.schema
+    normalize = partial(ChangelogNormalizeOperator, key, schema.types, name_columns(schema), True)
+    factory = lasting(normalize, planning.options.state_ttl_ms)
+    upstreams = planning.step("Changelog Normalize", factory, by_columns(stream, key), is_stateful=True)
+    return Stream(upstreams, schema, stream.changes, True)
 
 
 def normalized(

@@ -42,7 +42,14 @@ from penstock.sql.stream.calc import (
     UnionRule,
     VectorSearchRule,
 )
-from penstock.sql.stream.changelog import FromChangelogRule, NormalizeRule, ToChangelogRule, with_normalizers
+from penstock.sql.stream.changelog import (
+    FromChangelogRule,
+    NormalizeRule,
+    ToChangelogRule,
+    deleted_by_key,
+    with_before,
+    with_normalizers,
+)
 from penstock.sql.stream.groups.plan import AggregateRule, TableAggregateRule, is_distinct_already
 from penstock.sql.stream.joins import plan as plan_joins
 from penstock.sql.stream.joins.temporal import TemporalJoinRule
@@ -60,6 +67,7 @@ from penstock.sql.stream.planning.options import (
 )
 from penstock.sql.stream.planning.rule import Factory, Rule, Stream, parallelism_in_order, with_relations
 from penstock.sql.stream.planning.upsert_keys import UpsertKeys
+from penstock.sql.stream.process.plan import ProcessRule, is_by_key
 from penstock.sql.stream.ranking.plan import RankRule, SortRule
 from penstock.sql.stream.rows.rows import ToRowsOperator
 from penstock.sql.stream.rows.state_ttl import StreamSession
@@ -90,6 +98,7 @@ RULES: Final[tuple[Rule[Any], ...]] = (
     MatchRule(),
     FromChangelogRule(),
     ToChangelogRule(),
+    ProcessRule(),
     TemporalJoinRule(),
     LookupJoinRule(),
     MLPredictRule(),
@@ -144,7 +153,11 @@ class StreamPlanner:
         self._calcs: dict[int, tuple[logical.Node, Calc]] = {}
         self.by_key: set[int] = set()
         self.upsert_keys = UpsertKeys(
-            self._find_row_key, self.extract_calc, calls, lambda node: is_distinct_already(node, self)
+            self._find_row_key,
+            self.extract_calc,
+            calls,
+            lambda node: is_distinct_already(node, self),
+            lambda node: is_by_key(node, self),
         )
         #: by the id of a query: the query, and its rewritten plan
         self._queries: dict[int, tuple[logical.Node, logical.Node]] = {}
@@ -445,12 +458,29 @@ class StreamPlanner:
         """See `Planning`."""
         if more.get("parallelism") is None:
             more["parallelism"] = parallelism_in_order(inputs, are_changes)
-        transformation = Transformation(kind, operator, tuple(inputs), uid_hash=self._id(kind), **more)
+        uid = more.get("uid")
+        if uid is None:
+            more["uid_hash"] = self._id(kind)
+        elif any(other.uid == uid for other, _ in self.steps):
+            raise ValidationError(
+                f"Duplicate unique identifier '{uid}' detected among process table functions. Make sure that all PTF "
+                "calls have an identifier defined that is globally unique. Please provide a custom identifier using "
+                "the implicit `uid` argument. For example: myFunction(..., uid => 'my-id')"
+            )
+        transformation = Transformation(kind, operator, tuple(inputs), **more)
         if self._planned:
             transformation.description = transformation.description or node_text(self._planned[-1].node)
             self.steps.append((transformation, self._planned[-1]))
         self.add(transformation)
         return (Upstream(transformation),)
+
+    def with_before(self, stream: Stream, key: Sequence[int]) -> Stream:
+        """See `Planning`."""
+        return with_before(stream, key, self)
+
+    def deleted_by_key(self, node: logical.Node) -> set[int]:
+        """See `Planning`."""
+        return deleted_by_key(node, self)
 
     def extract_calc(self, node: logical.Node) -> Calc:
         """Return the filters and projections from a node down that form one step."""

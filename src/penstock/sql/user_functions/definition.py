@@ -31,6 +31,7 @@ class FunctionKind(Enum):
     TABLE = "table function"
     AGGREGATE = "aggregate function"
     TABLE_AGGREGATE = "table aggregate function"
+    PROCESS_TABLE = "process table function"
 
 
 AGGREGATES: Final = (FunctionKind.AGGREGATE, FunctionKind.TABLE_AGGREGATE)

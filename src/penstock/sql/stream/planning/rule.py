@@ -150,6 +150,12 @@ class Planning(Protocol):
         `Transformation`.
         """
 
+    def with_before(self, stream: Stream, key: Sequence[int]) -> Stream:
+        """Return a stream whose updates include the previous row, for one with updates by these columns."""
+
+    def deleted_by_key(self, node: Node) -> set[int]:
+        """Return the ids of the steps that need not complete deletions if the consumer accepts deletions by key."""
+
     def source(self, title: str, table: TableReader, schema: RowSchema, parallelism: int | None = None) -> Stream:
         """Add a step that reads a table."""
 

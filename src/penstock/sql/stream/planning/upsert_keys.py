@@ -40,6 +40,7 @@ class UpsertKeys:
         extract_calc: combines the filters and projections from a node down.
         calls: builds the remainders of conditions.
         is_removed: returns whether a DISTINCT passes on the rows and changes of its input.
+        is_by_key: returns whether a process table function updates rows without their previous ones.
     """
 
     def __init__(
@@ -48,11 +49,13 @@ class UpsertKeys:
         extract_calc: Callable[[logical.Node], Calc],
         calls: Calls,
         is_removed: Callable[[logical.Distinct], bool],
+        is_by_key: Callable[[logical.ProcessTableFunction], bool],
     ) -> None:
         self._find_row_key = find_row_key
         self._extract_calc = extract_calc
         self._calls = calls
         self._is_removed = is_removed
+        self._is_by_key = is_by_key
 
     def of(self, node: logical.Node) -> Keys:
         """Return the upsert keys of a node."""
@@ -92,6 +95,8 @@ class UpsertKeys:
                 return self._ranked(node)
             case logical.FromChangelog(partition=partition) if node.is_upsert:
                 return frozenset({frozenset(range(len(partition)))})
+            case logical.ProcessTableFunction(tables=(table, *_)) if table.partition and self._is_by_key(node):
+                return frozenset({frozenset(range(len(table.partition)))})
             case logical.Join():
                 return _joined(node, self.of(node.left), self.of(node.right), self._calls)
             case _:
