@@ -43,7 +43,11 @@ class _Writer(SinkWriter[Any, Staged]):
         self.settings = settings
         self.naming = Naming(context)
         self.catalog = settings.loader.catalog.load_catalog()
-        self.table: Table = loaded(settings.loader, self.catalog, settings.declared, settings.creates, settings.evolves)
+        self.table: Table = (
+            loaded(settings.loader, self.catalog, settings.declared, settings.creates, settings.evolves)
+            if settings.new is None
+            else settings.new.open(settings.loader, self.catalog)
+        )
         self.schema = arrow_schema(self.table)
         declared = settings.declared
         # Records without names have their fields in the order of the declaration.
@@ -128,8 +132,8 @@ class AppendWriter(_Writer):
     def prepare_commit(self) -> list[Staged]:
         """See `SinkWriter`."""
         self._write()
-        if not self._files:
-            return []
+        if not self._files and self.settings.new is None:
+            return []  # but a new table is created, even without rows
         files, self._files = self._files, []
         return [StagedFiles(self.naming.next(), self.table.metadata.default_spec_id, tuple(files))]
 
@@ -155,7 +159,7 @@ class ChangesWriter(_Writer):
     def prepare_commit(self) -> list[Staged]:
         """See `SinkWriter`."""
         if not self._held:
-            return []
+            return [] if self.settings.new is None else [StagedFiles(self.naming.next(), 0, ())]
         tables, self._held = self._held, []
         changes = pa.concat_tables(tables, promote_options="default").combine_chunks()
         last = changes.take(last_of_each(changes, self.settings.equality))

@@ -95,12 +95,18 @@ class CatalogManager:
             raise ValidationError(f"Catalog {name} already exists.")
         self._catalogs[name] = catalog
 
+    def replace_catalog(self, name: str, catalog: Catalog) -> None:
+        """Put a catalog with other options in the place of an existing one."""
+        before = self.catalog(name)
+        self._catalogs[name] = catalog
+        before.close()
+
     def unregister_catalog(self, name: str) -> None:
         """Remove a catalog that is not the current one."""
         self.catalog(name)
         if name == self.current_catalog:
             raise ValidationError("Cannot drop a catalog which is currently in use.")
-        del self._catalogs[name]
+        self._catalogs.pop(name).close()
 
     def use_catalog(self, name: str) -> None:
         """Make a catalog the current one, with its default database."""
@@ -228,7 +234,7 @@ class CatalogManager:
                     f"View '{'.'.join(full_path)}' cannot be enriched with new options: only tables take hints."
                 )
             return self._view(full_path, table), full_path
-        options = {**table.options, **dict(given)}
+        options = {**table.options_for_connector(), **dict(given)}
         schema = self.resolved(table)
         scan = _scan(full_path, schema, tuple(options.items()), table.partition_keys, self.calls().session.zone)
         return with_null_times(with_computed(scan, schema), scan, table.schema.primary_key, self), full_path

@@ -10,7 +10,7 @@ systems are translated: comparisons of a column with constants of its own kind.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -155,6 +155,8 @@ _OF_CATALOG: Final = re.compile(
 #: Options that become properties of a new table.
 _OF_TABLE: Final = re.compile(r"write\.(?!upsert\.enabled).+|commit\..+|history\..+|format-version|gc\.enabled")
 _BEHIND: Final = "catalog."
+#: The option by which a catalog hands over a table that the first commit creates.
+NEW_TABLE: Final = "sink.new-table"
 #: unsupported options of Iceberg's connector, and why
 _REFUSED: Final = (
     (re.compile(r"catalog-impl"), "catalogs are pyiceberg's: use 'catalog-type', or 'catalog.py-catalog-impl'"),
@@ -176,19 +178,29 @@ def more_keys(options: TableOptions) -> Iterable[str]:
                 raise UnsupportedError(
                     f"option '{key}' of table {options.title} is not supported ({reason}): leave it out"
                 )
-        if _OF_CATALOG.fullmatch(key) or _OF_TABLE.fullmatch(key) or key.startswith(_BEHIND):
+        if belongs_to_catalog(key) or _OF_TABLE.fullmatch(key) or key == NEW_TABLE:
             yield key
+
+
+def belongs_to_catalog(key: str) -> bool:
+    """Return whether an option is passed to the catalog."""
+    return _OF_CATALOG.fullmatch(key) is not None or key.startswith(_BEHIND)
+
+
+def read_catalog_loader(options: Mapping[str, str]) -> tables.CatalogLoader:
+    """Return the loader of the catalog that options reach."""
+    properties = {key: options[key] for key in options if _OF_CATALOG.fullmatch(key)}
+    properties |= {key.removeprefix(_BEHIND): options[key] for key in options if key.startswith(_BEHIND)}
+    for option, name in ((CATALOG_TYPE, "type"), (URI, "uri"), (WAREHOUSE, "warehouse")):
+        if option.key() in options:
+            properties[name] = options[option.key()]
+    return tables.CatalogLoader.of(options[CATALOG_NAME.key()], properties)
 
 
 def build_table_loader(options: TableOptions, path: tuple[str, ...]) -> tables.TableLoader:
     """Return the loader of the table."""
-    properties = {key: options[key] for key in options if _OF_CATALOG.fullmatch(key)}
-    properties |= {key.removeprefix(_BEHIND): options[key] for key in options if key.startswith(_BEHIND)}
-    for option, name in ((CATALOG_TYPE, "type"), (URI, "uri"), (WAREHOUSE, "warehouse")):
-        value = options.read(option)
-        if value is not None:
-            properties[name] = value
-    catalog = tables.CatalogLoader.of(options.required(CATALOG_NAME), properties)
+    options.required(CATALOG_NAME)
+    catalog = read_catalog_loader({key: options[key] for key in options})
     table = options.read(TABLE) or path[-1]
     try:
         return tables.TableLoader.from_catalog(catalog, (*options.read(DATABASE).split("."), table))
@@ -454,15 +466,22 @@ class IcebergConnector(TableConnector):
             branch=options.read(BRANCH) or tables.MAIN,
             target_bytes=target,
             retention_ms=retention_ms,
+            new=tables.NewTable.from_text(options[NEW_TABLE]) if NEW_TABLE in options else None,
         )
         assert settings.declared is not None
-        tables.check_before_writing(
-            settings.loader, settings.declared, settings.evolves, settings.branch if is_by_key else None
-        )
+        if settings.new is None:
+            tables.check_before_writing(
+                settings.loader, settings.declared, settings.evolves, settings.branch if is_by_key else None
+            )
         sink = TableIcebergSink(settings, write.schema)
         if not is_by_key:
             return TableWriter(sink, INSERTS, takes_columns=True)
         return TableWriter(sink, ALL, wants_before=False, takes_columns=True, deletes_by_key=True)
+
+
+def split_partitioning(text: str) -> list[str]:
+    """Return the partition fields in a text such as `day(ts), bucket(16, id)`."""
+    return list(map(str.strip, _COMMA.split(text)))
 
 
 def _declared(write: Write, options: TableOptions, key: tuple[str, ...]) -> tables.DeclaredTable:
@@ -470,7 +489,7 @@ def _declared(write: Write, options: TableOptions, key: tuple[str, ...]) -> tabl
     text = options.read(PARTITIONING)
     if text is not None and write.partition_keys:
         raise options.wrong(PARTITIONING.key(), "the table is PARTITIONED BY columns already: leave out one of the two")
-    partitioning = write.partition_keys if text is None else tuple(map(str.strip, _COMMA.split(text)))
+    partitioning = write.partition_keys if text is None else split_partitioning(text)
     try:
         for transform in partitioning:
             column, _ = tables.partition_transform(transform)
