@@ -125,8 +125,8 @@ class DeltaWriter(SinkWriter[Any, commits.PreparedFiles]):
     def prepare_commit(self) -> list[commits.PreparedFiles]:
         """See `SinkWriter`."""
         files = self._files.finish(self._context.now_ms())
-        if not files:
-            return []
+        if not files and self._target.new is None:
+            return []  # but a new table is created, even without rows
         number, self._number = self._number, self._number + 1
         return [commits.PreparedFiles(self._run, number, files)]
 
@@ -170,8 +170,11 @@ class DeltaSink(Sink[Any]):
         target_bytes: int = table.TARGET_BYTES,
         compact_after: int | None = None,
         by_place: bool = False,
+        creates: bool = True,
+        new: commits.NewTable | None = None,
     ) -> None:
         self._place = location
+        self._creates, self._new = creates, new
         self._columns = columns
         self._partition_columns = partition_columns
         self._key = key
@@ -234,7 +237,14 @@ class DeltaSink(Sink[Any]):
         if self._columns is None:
             raise ConfigurationError(f"the sink into the Delta table {self._place.path} does not know its columns")
         target = commits.Target(
-            self._place, self._columns, self._partition_columns, self._key, self._merge_schema, self._properties
+            self._place,
+            self._columns,
+            self._partition_columns,
+            self._key,
+            self._merge_schema,
+            self._properties,
+            self._creates,
+            self._new,
         )
         target.check()
         return target

@@ -23,7 +23,7 @@ from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.codecs.arrow_columns import NANOSECONDS, exact_cast
 from penstock.codecs.column_data import ColumnData
 from penstock.connectors.delta import log
-from penstock.connectors.delta.commits import PreparedFiles
+from penstock.connectors.delta.commits import NewTable, PreparedFiles
 from penstock.connectors.delta.log import Scanned, Start, WantedColumn, check_before_reading, check_before_writing
 from penstock.connectors.delta.sink import DeltaSink, DeltaWriter
 from penstock.connectors.delta.source import INTERVAL_MS, DeltaSource, parse_start
@@ -83,6 +83,12 @@ CHANGE_FEED: Final = _flag(
     "readChangeFeed",
     "With `streaming`, whether to read a changelog; the table must have `delta.enableChangeDataFeed`.",
 )
+CREATE: Final = (
+    ConfigOptions.key("sink.create-table")
+    .boolean_type()
+    .default_value(True)
+    .with_description("Whether to create a missing table from the declared columns.")
+)
 MERGE_SCHEMA: Final = _flag("mergeSchema", "Whether a sink adds missing columns to the table.")
 FILE_SIZE: Final = (
     ConfigOptions.key("targetFileSize")
@@ -106,6 +112,7 @@ OPTIONAL: Final[tuple[ConfigOption[Any], ...]] = (
     IGNORE_DELETES,
     IGNORE_CHANGES,
     CHANGE_FEED,
+    CREATE,
     MERGE_SCHEMA,
     FILE_SIZE,
     COMPACTION,
@@ -114,6 +121,8 @@ OPTIONAL: Final[tuple[ConfigOption[Any], ...]] = (
 STORAGE: Final = "storage."
 #: the prefix of properties for a new table
 PROPERTIES: Final = "delta."
+#: The option by which a catalog hands over a table that the commit creates.
+NEW_TABLE: Final = "sink.new-table"
 _OF_BATCH: Final = (VERSION_AS_OF, TIMESTAMP_AS_OF)
 _OF_STREAMING: Final = (STARTING_VERSION, STARTING_TIMESTAMP, IGNORE_DELETES, IGNORE_CHANGES, CHANGE_FEED)
 
@@ -323,7 +332,7 @@ class DeltaConnector(TableConnector):
 
     def more_options(self, options: TableOptions, columns: Sequence[str]) -> Iterable[str]:
         """Return the delta-rs storage options and the table properties."""
-        return [key for key in options if key.startswith((STORAGE, PROPERTIES))]
+        return [key for key in options if key.startswith((STORAGE, PROPERTIES)) or key == NEW_TABLE]
 
     def scan(self, scan: Scan, options: TableOptions) -> tables.TableScan:
         """Return the scan. Raises `ValidationError` for conflicting options."""
@@ -358,7 +367,11 @@ class DeltaConnector(TableConnector):
                 f"INSERT OVERWRITE into Delta table {options.title} is not supported: delete its rows"
             )
         schema = write.schema
-        check_before_writing(read_place(options), bool(write.key))
+        new = NewTable.from_text(options[NEW_TABLE]) if NEW_TABLE in options else None
+        if new is None:
+            check_before_writing(read_place(options), bool(write.key))
+        else:
+            new.check(options.title)
         compaction = options.read(COMPACTION)
         if compaction is not None and compaction < 1:
             raise options.wrong(COMPACTION.key(), f"it must be 1 or above, not {compaction}")
@@ -374,6 +387,8 @@ class DeltaConnector(TableConnector):
                 properties=read_table_properties(options),
                 target_bytes=options.read(FILE_SIZE),
                 compact_after=compaction,
+                creates=options.read(CREATE),
+                new=new,
             )
         except ConfigurationError as error:
             raise ValidationError(f"table {options.title} cannot be written: {error}") from error

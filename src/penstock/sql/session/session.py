@@ -293,7 +293,10 @@ def _create_spark_catalog(settings: Callable[[], Mapping[str, str]], name: str, 
 
 
 #: the functions that create catalogs of other systems, below `penstock.sql.connectors`; imported when they are used
-EXTERNAL_CATALOGS: Final = {"iceberg": "iceberg_catalog:iceberg_catalog"}
+EXTERNAL_CATALOGS: Final = {
+    "delta": "delta_catalog:delta_catalog",
+    "iceberg": "iceberg_catalog:iceberg_catalog",
+}
 
 
 def _create_external_catalog(place: str, name: str, options: dict[str, str]) -> Catalog:
