@@ -251,6 +251,25 @@ def test_a_table_that_is_dropped_while_it_is_used_is_told(lake: TableEnvironment
         lake.execute_sql("INSERT INTO t VALUES (1)")
 
 
+def test_earlier_versions_and_tables_about_a_table(lake: TableEnvironment, tmp_path: Path) -> None:
+    lake.execute_sql("CREATE TABLE t (a INT, p STRING) PARTITIONED BY (p)")
+    lake.execute_sql("INSERT INTO t VALUES (1, 'x')").wait()
+    lake.execute_sql("ALTER TABLE t ADD b INT")
+    lake.execute_sql("INSERT INTO t VALUES (2, 'y', 3)").wait()
+    history = sorted(rows(lake, "SELECT `version`, operation, `timestamp` FROM t$history"))
+    assert [row[:2] for row in history] == [(0, "CREATE TABLE"), (1, "WRITE"), (2, "ADD COLUMN"), (3, "WRITE")]
+    moment = history[1][2].astimezone(datetime.UTC).replace(tzinfo=None).isoformat(sep=" ", timespec="milliseconds")
+    lake.get_config().set_local_timezone("UTC")
+    assert rows(lake, f"SELECT * FROM t FOR SYSTEM_TIME AS OF TIMESTAMP '{moment}'") == [(1, "x")]
+    assert rows(lake, "SELECT a FROM t /*+ OPTIONS('versionAsOf' = '1') */") == [(1,)]
+    assert sorted(rows(lake, "SELECT num_records, `partition` FROM t$files")) == [(1, '{"p": "x"}'), (1, '{"p": "y"}')]
+    with pytest.raises(UnsupportedError, match="tells about a table"):
+        lake.execute_sql("INSERT INTO t$files SELECT * FROM t$files")
+    with pytest.raises(ValidationError, match="does not exist"):
+        lake.execute_sql("DROP TABLE t$files")
+    assert DeltaRs(tmp_path).tables("default") == ["t"]
+
+
 def test_two_writers_at_once_lose_nothing(lake: TableEnvironment, tmp_path: Path) -> None:
     made = [lake, _register(environment(), tmp_path)]
     lake.execute_sql("CREATE TABLE t (a INT)")

@@ -6,12 +6,14 @@ port, such as `iceberg-rest.sh PORT DIRECTORY`.
 
 from __future__ import annotations
 
+import datetime
 import subprocess
 import sys
 import tempfile
 import threading
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
@@ -23,6 +25,7 @@ from tests.table.catalog.crosswise import Operation, Pyiceberg, column, environm
 from penstock.base.errors import ConfigurationError, JobExecutionError, OperationError, UnsupportedError
 from penstock.base.secrets import hide
 from penstock.connectors.iceberg.tables import CatalogLoader
+from penstock.sql.connectors.iceberg import METADATA_TABLES
 from penstock.sql.data.errors import ValidationError
 from penstock.table import TableEnvironment
 
@@ -263,6 +266,60 @@ def test_a_table_that_is_dropped_while_it_is_used_is_told(lake: TableEnvironment
         plan.execute().wait()
     with pytest.raises(ValidationError, match="'t'"):
         lake.execute_sql("SELECT a FROM t")
+
+
+def test_earlier_versions_are_read_with_their_columns(lake: TableEnvironment, tmp_path: Path) -> None:
+    lake.execute_sql("CREATE TABLE t (a INT)")
+    lake.execute_sql("INSERT INTO t VALUES (1)").wait()
+    lake.execute_sql("ALTER TABLE t ADD b INT")
+    lake.execute_sql("INSERT INTO t VALUES (2, 3)").wait()
+    loaded = _other(_options("sql", tmp_path)).load_table(("default", "t"))
+    first, second = loaded.history()
+    loaded.manage_snapshots().create_tag(first.snapshot_id, "one").create_branch(first.snapshot_id, "audit").commit()
+    for zone in ("UTC", "Asia/Tokyo"):
+        lake.get_config().set_local_timezone(zone)
+        between = datetime.datetime.fromtimestamp(second.timestamp_ms / 1000 - 0.001, ZoneInfo(zone))
+        moment = f"TIMESTAMP '{between.isoformat(sep=' ', timespec='milliseconds')[:23]}'"
+        assert rows(lake, f"SELECT * FROM t FOR SYSTEM_TIME AS OF {moment}") == [(1,)]
+        assert rows(lake, f"SELECT x.b FROM t AS x JOIN t FOR SYSTEM_TIME AS OF {moment} AS y ON x.a = y.a") == [
+            (None,)
+        ]
+    assert rows(lake, "SELECT a FROM t /*+ OPTIONS('tag' = 'one') */") == [(1,)]
+    assert rows(lake, f"SELECT a FROM t /*+ OPTIONS('snapshot-id' = '{first.snapshot_id}') */") == [(1,)]
+    lake.execute_sql("INSERT INTO t /*+ OPTIONS('branch' = 'audit') */ VALUES (9, 9)").wait()
+    assert sorted(rows(lake, "SELECT a FROM t /*+ OPTIONS('branch' = 'audit') */")) == [(1,), (9,)]
+    assert sorted(rows(lake, "SELECT a FROM t")) == [(1,), (2,)]
+    with pytest.raises(ValidationError, match="no snapshot at or before 1999-12-31T15:00:00"):
+        lake.execute_sql("SELECT * FROM t FOR SYSTEM_TIME AS OF TIMESTAMP '2000-01-01 00:00:00'")
+    lake.execute_sql("CREATE TEMPORARY VIEW v AS SELECT * FROM t")
+    with pytest.raises(UnsupportedError, match="is a view or temporary: name the table itself"):
+        lake.execute_sql("SELECT * FROM v FOR SYSTEM_TIME AS OF TIMESTAMP '2000-01-01 00:00:00'")
+    lake.execute_sql("CREATE TABLE default_catalog.default_database.p (a INT) WITH ('connector' = 'print')")
+    with pytest.raises(UnsupportedError, match="keeps no earlier versions"):
+        lake.execute_sql(
+            "SELECT * FROM default_catalog.default_database.p FOR SYSTEM_TIME AS OF TIMESTAMP '2000-01-01 00:00:00'"
+        )
+
+
+def test_tables_about_a_table(lake: TableEnvironment, tmp_path: Path) -> None:
+    lake.execute_sql("CREATE TABLE t (a INT, p STRING) PARTITIONED BY (p)")
+    lake.execute_sql("INSERT INTO t VALUES (1, 'x'), (2, 'y')").wait()
+    (snapshot,) = _other(_options("sql", tmp_path)).load_table(("default", "t")).snapshots()
+    assert rows(lake, "SELECT snapshot_id, operation, summary['added-records'] FROM t$snapshots") == [
+        (snapshot.snapshot_id, "append", "2")
+    ]
+    (history,) = rows(lake, "SELECT * FROM t$history")
+    assert history[1:] == (snapshot.snapshot_id, None, True)
+    assert round(history[0].timestamp() * 1000) == snapshot.timestamp_ms
+    files = "SELECT f.`partition`.p, record_count, readable_metrics.a.upper_bound FROM lake.`default`.t$files AS f"
+    assert sorted(rows(lake, files)) == [("x", 1, 1), ("y", 1, 2)]
+    for kind in METADATA_TABLES:
+        rows(lake, f"SELECT * FROM t${kind}")
+    with pytest.raises(UnsupportedError, match="tells about a table, and is not written"):
+        lake.execute_sql("INSERT INTO t$refs SELECT * FROM t$refs")
+    with pytest.raises(ValidationError, match="does not exist"):
+        lake.execute_sql("DROP TABLE t$refs")
+    assert column(lake, "SHOW TABLES") == ["t"]
 
 
 @pytest.mark.parametrize("kind", ["sql", "hadoop"])

@@ -327,6 +327,10 @@ class Catalog:
             "none to read: use a table of a catalog of type 'iceberg' or 'delta'"
         )
 
+    def with_hints(self, table_path: ObjectPath, table: CatalogBaseTable, hints: Mapping[str, str]) -> CatalogBaseTable:
+        """Return a table as these options of a query select it; an earlier version may have other columns."""
+        return table
+
     def list_partitions(self, table_path: ObjectPath) -> list[str] | None:
         """Return the partitions of a table as `key=value/key=value`; None if the catalog does not know of any."""
         return None

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import tzinfo
 
-from penstock.base.errors import did_you_mean
+from penstock.base.errors import UnsupportedError, did_you_mean
 from penstock.sql.analyzer.calls import Calls, FindFunction
 from penstock.sql.analyzer.from_clause import options_of_hints
 from penstock.sql.analyzer.queries import QueryAnalyser
@@ -218,7 +218,9 @@ class CatalogManager:
         """Return the resolved schema of a table."""
         return resolve(table.schema, self.calls())
 
-    def scan(self, path: tuple[str, ...], hints: tuple[relations.Hint, ...]) -> tuple[Node, tuple[str, ...]] | None:
+    def scan(
+        self, path: tuple[str, ...], hints: tuple[relations.Hint, ...], time_ms: int | None = None
+    ) -> tuple[Node, tuple[str, ...]] | None:
         """See `Tables`.
 
         A view expands to its query; a table is a scan of stored columns, with computed columns on top.
@@ -227,6 +229,13 @@ class CatalogManager:
         if entry is None:
             return None
         full_path, table = entry
+        if time_ms is not None:
+            if table.is_view or full_path in self._temporary:
+                raise UnsupportedError(
+                    f"FOR SYSTEM_TIME AS OF a constant reads an earlier version of a catalog's table, and "
+                    f"'{'.'.join(full_path)}' is a view or temporary: name the table itself"
+                )
+            table = self._catalogs[full_path[0]].get_table_at(ObjectPath(*full_path[1:]), time_ms)
         given = options_of_hints(hints)
         if table.is_view:
             if given:
@@ -234,6 +243,8 @@ class CatalogManager:
                     f"View '{'.'.join(full_path)}' cannot be enriched with new options: only tables take hints."
                 )
             return self._view(full_path, table), full_path
+        if given and time_ms is None and full_path not in self._temporary:
+            table = self._catalogs[full_path[0]].with_hints(ObjectPath(*full_path[1:]), table, dict(given))
         options = {**table.options_for_connector(), **dict(given)}
         schema = self.resolved(table)
         scan = _scan(full_path, schema, tuple(options.items()), table.partition_keys, self.calls().session.zone)

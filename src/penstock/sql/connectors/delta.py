@@ -9,6 +9,7 @@ rows or changes of a query.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -35,7 +36,7 @@ from penstock.sql.data.types import DataType
 from penstock.sql.formats import columnar_files
 from penstock.sql.logical.nodes import ALL, INSERTS, PlanColumn, RowSchema, Scan, Write
 from penstock.sql.tables import tables
-from penstock.sql.tables.connector import TableConnector, TableLookup, TableOptions, held_lookup
+from penstock.sql.tables.connector import TableConnector, TableLookup, TableOptions, columns_scan, held_lookup
 from penstock.sql.typed import Typed
 
 
@@ -123,6 +124,9 @@ STORAGE: Final = "storage."
 PROPERTIES: Final = "delta."
 #: The option by which a catalog hands over a table that the commit creates.
 NEW_TABLE: Final = "sink.new-table"
+#: The option by which a catalog asks for a table about the table, and the names of these tables.
+METADATA_TABLE: Final = "metadata-table"
+METADATA_TABLES: Final = ("history", "files")
 _OF_BATCH: Final = (VERSION_AS_OF, TIMESTAMP_AS_OF)
 _OF_STREAMING: Final = (STARTING_VERSION, STARTING_TIMESTAMP, IGNORE_DELETES, IGNORE_CHANGES, CHANGE_FEED)
 
@@ -130,6 +134,38 @@ _OF_STREAMING: Final = (STARTING_VERSION, STARTING_TIMESTAMP, IGNORE_DELETES, IG
 def read_place(options: TableOptions) -> TablePlace:
     """Return the location of the table."""
     return TablePlace.of(options.required(PATH), dict(options.below(STORAGE)))
+
+
+def load_metadata(table: Any, kind: str) -> pa.Table:
+    """Return the rows of a table about a table: its versions, or the files of the newest one."""
+    instant = pa.timestamp("ms", "UTC")
+    if kind == "files":
+        files = pa.table(table.get_add_actions())
+        names = ("path", "size_bytes", "modification_time", "num_records")
+        kinds = (pa.string(), pa.int64(), instant, pa.int64())
+        columns = [files.column(name).cast(column) for name, column in zip(names, kinds, strict=True)]
+        partitions = files.column("partition").to_pylist() if "partition" in files.column_names else []
+        texts: list[str | None] = [json.dumps(value, default=str) for value in partitions]
+        texts = texts or [None] * files.num_rows
+        return pa.table([*columns, pa.array(texts, pa.string())], [*names, "partition"])
+    schema = pa.schema(
+        [
+            ("version", pa.int64()),
+            ("timestamp", instant),
+            ("operation", pa.string()),
+            ("operation_parameters", pa.string()),
+        ]
+    )
+    rows = [
+        {
+            "version": entry["version"],
+            "timestamp": entry.get("timestamp"),
+            "operation": entry.get("operation"),
+            "operation_parameters": json.dumps(entry.get("operationParameters"), default=str),
+        }
+        for entry in table.history()
+    ]
+    return pa.Table.from_pylist(rows, schema=schema)
 
 
 def read_table_properties(options: TableOptions) -> dict[str, str]:
@@ -332,11 +368,13 @@ class DeltaConnector(TableConnector):
 
     def more_options(self, options: TableOptions, columns: Sequence[str]) -> Iterable[str]:
         """Return the delta-rs storage options and the table properties."""
-        return [key for key in options if key.startswith((STORAGE, PROPERTIES)) or key == NEW_TABLE]
+        return [key for key in options if key.startswith((STORAGE, PROPERTIES)) or key in (NEW_TABLE, METADATA_TABLE)]
 
     def scan(self, scan: Scan, options: TableOptions) -> tables.TableScan:
         """Return the scan. Raises `ValidationError` for conflicting options."""
         require_library()
+        if METADATA_TABLE in options:
+            return columns_scan(load_metadata(read_place(options).open(), options[METADATA_TABLE]), scan.schema)
         _stored(options.title, scan.schema)
         is_following = follows(options)
         interval_ms = options.read(INTERVAL)
@@ -362,6 +400,8 @@ class DeltaConnector(TableConnector):
     def writer(self, write: Write, options: TableOptions) -> tables.TableWriter:
         """Return a writer that merges by the primary key if the table declares one."""
         require_library()
+        if METADATA_TABLE in options:
+            raise UnsupportedError(f"table {options.title} tells about a table, and is not written")
         if write.overwrites:
             raise UnsupportedError(
                 f"INSERT OVERWRITE into Delta table {options.title} is not supported: delete its rows"

@@ -38,6 +38,7 @@ from penstock.sql.catalogs.columns import Schema, UnresolvedColumn
 from penstock.sql.catalogs.file_catalog import build_catalog_database, database_document, write_whole
 from penstock.sql.connectors import delta as connector
 from penstock.sql.data import types
+from penstock.sql.data.arrow import logical_type
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.parser.statements import AlterAction
 
@@ -295,7 +296,13 @@ class DeltaCatalog(Catalog):
 
     def table_exists(self, table_path: ObjectPath) -> bool:
         """See `Catalog`."""
-        return self._is_folder(f"{self._folder(table_path)}/{_LOG}") and self._table_place(table_path).exists()
+        if self._is_table(table_path):
+            return True
+        described = _find_described(table_path)
+        return described is not None and self._is_table(described[0])
+
+    def _is_table(self, path: ObjectPath) -> bool:
+        return self._is_folder(f"{self._folder(path)}/{_LOG}") and self._table_place(path).exists()
 
     def open_table(self, path: ObjectPath) -> DeltaTable:
         """Return delta-rs's table."""
@@ -308,7 +315,14 @@ class DeltaCatalog(Catalog):
         """See `Catalog`."""
         if not self.table_exists(table_path):
             raise ValidationError(f"Table (or view) {table_path} does not exist in Catalog {self.name}.")
-        return self._described(table_path, self.open_table(table_path))
+        described = _find_described(table_path)
+        if described is None:
+            return self._described(table_path, self.open_table(table_path))
+        path, kind = described
+        rows = connector.load_metadata(self.open_table(path), kind)
+        columns = tuple(UnresolvedColumn(field.name, logical_type(field.type)) for field in rows.schema)
+        options = {**self._connector_options(path), connector.METADATA_TABLE: kind}
+        return CatalogBaseTable(Schema(columns), comment=f"the {kind} of {path}", connector_options=options)
 
     def get_table_at(self, table_path: ObjectPath, time_ms: int) -> CatalogBaseTable:
         """See `Catalog`."""
@@ -316,6 +330,19 @@ class DeltaCatalog(Catalog):
         table = self.open_table(table_path)
         load_start_of(self._table_place(table_path), table, moment)
         return self._described(table_path, table, {connector.VERSION_AS_OF.key(): str(table.version())})
+
+    def with_hints(self, table_path: ObjectPath, table: CatalogBaseTable, hints: Mapping[str, str]) -> CatalogBaseTable:
+        """See `Catalog`."""
+        version, moment = (hints.get(option.key()) for option in (connector.VERSION_AS_OF, connector.TIMESTAMP_AS_OF))
+        if moment is None and (version is None or not version.isdecimal()):
+            return table
+        loaded = self.open_table(table_path)
+        with self._asking(table_path):
+            if moment is not None:
+                load_start_of(self._table_place(table_path), loaded, moment)
+            else:
+                loaded.load_as_version(int(version or 0))
+        return self._described(table_path, loaded)
 
     def _described(
         self, path: ObjectPath, table: DeltaTable, more: Mapping[str, str] | None = None
@@ -354,7 +381,7 @@ class DeltaCatalog(Catalog):
 
         self._require_database(table_path.database_name)
         place, options = self._table_place(table_path), self._check(table_path, table)
-        if self.table_exists(table_path):
+        if self._is_table(table_path):
             if ignore_if_exists:
                 return
             raise ValidationError(f"Table (or view) {table_path} already exists in Catalog {self.name}.")
@@ -431,7 +458,7 @@ class DeltaCatalog(Catalog):
         """See `Catalog`. The commit of the job creates or replaces the table."""
         self._require_database(table_path.database_name)
         options = self._check(table_path, table)
-        exists = self.table_exists(table_path)
+        exists = self._is_table(table_path)
         if exists and not replaces:
             raise ValidationError(f"Table (or view) {table_path} already exists in Catalog {self.name}.")
         schema = to_delta_schema(table.schema)
@@ -441,7 +468,7 @@ class DeltaCatalog(Catalog):
 
     def drop_table(self, table_path: ObjectPath, ignore_if_not_exists: bool = False) -> None:
         """Drop a table and its files."""
-        if not self.table_exists(table_path):
+        if not self._is_table(table_path):
             if ignore_if_not_exists:
                 return
             raise ValidationError(f"Table (or view) {table_path} does not exist in Catalog {self.name}.")
@@ -456,7 +483,7 @@ class DeltaCatalog(Catalog):
 
     def rename_table(self, table_path: ObjectPath, new_table_name: str, ignore_if_not_exists: bool = False) -> None:
         """Rename the folder of a table. Raises `UnsupportedError` in an object store, which renames no folders."""
-        if not self.table_exists(table_path):
+        if not self._is_table(table_path):
             if ignore_if_not_exists:
                 return
             raise ValidationError(f"Table (or view) {table_path} does not exist in Catalog {self.name}.")
@@ -466,7 +493,7 @@ class DeltaCatalog(Catalog):
                 f"table {table_path} of catalog {self.name} is in an object store, which renames no folders: make the "
                 f"other table with CREATE TABLE {new_table_name} AS SELECT * FROM {table_path.object_name}"
             )
-        if self.table_exists(renamed):
+        if self._is_table(renamed):
             raise ValidationError(f"Table (or view) {renamed} already exists in Catalog {self.name}.")
         os.rename(self._table_place(table_path).path, self._table_place(renamed).path)
 
@@ -476,7 +503,7 @@ class DeltaCatalog(Catalog):
         self, table_path: ObjectPath, new_table: CatalogBaseTable, ignore_if_not_exists: bool = False
     ) -> None:
         """Change properties. Raises `UnsupportedError` for other columns, which ALTER TABLE changes."""
-        if ignore_if_not_exists and not self.table_exists(table_path):
+        if ignore_if_not_exists and not self._is_table(table_path):
             return
         if new_table.schema != self.get_table(table_path).schema:
             raise UnsupportedError(f"the columns of table {table_path} in catalog {self.name} change by ALTER TABLE")
@@ -538,6 +565,14 @@ class DeltaCatalog(Catalog):
         """Return an empty list."""
         self._require_database(database_name)
         return []
+
+
+def _find_described(path: ObjectPath) -> tuple[ObjectPath, str] | None:
+    """Return the table and the kind of `table$kind`, which tells about the table; None for other names."""
+    name, dollar, kind = path.object_name.rpartition("$")
+    if not dollar or not name or kind not in connector.METADATA_TABLES:
+        return None
+    return replace(path, object_name=name), kind
 
 
 def _check_action(path: ObjectPath, table: CatalogBaseTable, action: AlterAction) -> None:

@@ -35,7 +35,7 @@ from penstock.sql.data import types
 from penstock.sql.data.arrow import arrow_type, columns_of_changes, to_column
 from penstock.sql.data.types import DataType
 from penstock.sql.logical.nodes import ALL, INSERTS, PlanColumn, RowSchema, Scan, Write
-from penstock.sql.tables.connector import TableConnector, TableLookup, TableOptions, held_lookup
+from penstock.sql.tables.connector import TableConnector, TableLookup, TableOptions, columns_scan, held_lookup
 from penstock.sql.tables.tables import (
     Filtered,
     FilterPushDown,
@@ -157,6 +157,12 @@ _OF_TABLE: Final = re.compile(r"write\.(?!upsert\.enabled).+|commit\..+|history\
 _BEHIND: Final = "catalog."
 #: The option by which a catalog hands over a table that the first commit creates.
 NEW_TABLE: Final = "sink.new-table"
+#: The option by which a catalog asks for a table about the table, and the names of these tables.
+METADATA_TABLE: Final = "metadata-table"
+METADATA_TABLES: Final = (
+    *("snapshots", "history", "files", "data_files", "delete_files", "all_files", "all_data_files", "partitions"),
+    *("manifests", "all_manifests", "entries", "refs", "metadata_log_entries"),
+)
 #: unsupported options of Iceberg's connector, and why
 _REFUSED: Final = (
     (re.compile(r"catalog-impl"), "catalogs are pyiceberg's: use 'catalog-type', or 'catalog.py-catalog-impl'"),
@@ -178,8 +184,19 @@ def more_keys(options: TableOptions) -> Iterable[str]:
                 raise UnsupportedError(
                     f"option '{key}' of table {options.title} is not supported ({reason}): leave it out"
                 )
-        if belongs_to_catalog(key) or _OF_TABLE.fullmatch(key) or key == NEW_TABLE:
+        if belongs_to_catalog(key) or _OF_TABLE.fullmatch(key) or key in (NEW_TABLE, METADATA_TABLE):
             yield key
+
+
+def load_metadata(table: Any, kind: str) -> pa.Table:
+    """Return the rows of a table about a table, such as its snapshots."""
+    rows: pa.Table = getattr(table.inspect, kind)()
+    names = [field.name for field in rows.schema if field.type != pa.struct([])]
+    # pyiceberg's points in time have no zone, and are UTC.
+    is_utc = {name for name in names if pa.types.is_timestamp(rows.schema.field(name).type)}
+    instant = pa.timestamp("ms", "UTC")
+    columns = [rows.column(name).cast(instant) if name in is_utc else rows.column(name) for name in names]
+    return pa.table(columns, names)
 
 
 def belongs_to_catalog(key: str) -> bool:
@@ -421,6 +438,9 @@ class IcebergConnector(TableConnector):
     def scan(self, scan: Scan, options: TableOptions) -> TableScan:
         """Return the scan. Raises `ValidationError` for conflicting options."""
         tables.require_library()
+        if METADATA_TABLE in options:
+            with build_table_loader(options, scan.path).opened() as table:
+                return columns_scan(load_metadata(table, options[METADATA_TABLE]), scan.schema)
         check_types(options.title, scan.schema, is_read=True)
         scanned = Scanned(
             build_table_loader(options, scan.path),
@@ -450,6 +470,8 @@ class IcebergConnector(TableConnector):
     def writer(self, write: Write, options: TableOptions) -> TableWriter:
         """Return a writer that appends rows, or writes by primary key if the table declares one."""
         tables.require_library()
+        if METADATA_TABLE in options:
+            raise UnsupportedError(f"table {options.title} tells about a table, and is not written")
         check_types(options.title, write.schema)
         is_by_key = bool(write.key) and options.read(UPSERT) and not write.overwrites
         key = tuple(write.schema[index].name for index in write.key)

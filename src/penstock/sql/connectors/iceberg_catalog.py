@@ -9,6 +9,7 @@ A change is one transaction of Iceberg. If another writer comes first, it is mad
 
 from __future__ import annotations
 
+import datetime
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from penstock.sql.catalogs.catalog import Catalog, CatalogBaseTable, CatalogData
 from penstock.sql.catalogs.columns import Schema, UnresolvedColumn
 from penstock.sql.connectors import iceberg as connector
 from penstock.sql.connectors import iceberg_schema
+from penstock.sql.data.arrow import logical_type
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.parser.statements import AlterAction
 
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 TYPE: Final = "iceberg"
 COMMENT: Final = "comment"
 _ATTEMPTS: Final = 10
+#: options that select a snapshot with its own columns
+_VERSIONS: Final = (connector.SNAPSHOT_ID, connector.AS_OF, connector.TAG)
 
 
 # --- the catalog ------------------------------------------------------------------------------------------------------
@@ -182,7 +186,10 @@ class IcebergCatalog(Catalog):
     def table_exists(self, table_path: ObjectPath) -> bool:
         """See `Catalog`."""
         with self._asking(path=table_path) as catalog:
-            return bool(catalog.table_exists(self._identifier(table_path)))
+            if catalog.table_exists(self._identifier(table_path)):
+                return True
+        described = _find_described(table_path)
+        return described is not None and self.table_exists(described[0])
 
     def load_table(self, path: ObjectPath) -> Table:
         """Return pyiceberg's table."""
@@ -196,8 +203,49 @@ class IcebergCatalog(Catalog):
 
     def get_table(self, table_path: ObjectPath) -> CatalogBaseTable:
         """See `Catalog`."""
+        described = _find_described(table_path)
+        if described is not None:
+            return self._metadata_table(*described)
         table = self.load_table(table_path)
         return self._described(table_path, table.schema(), table.spec(), table.properties)
+
+    def _metadata_table(self, path: ObjectPath, kind: str) -> CatalogBaseTable:
+        rows = connector.load_metadata(self.load_table(path), kind)
+        columns = tuple(UnresolvedColumn(field.name, logical_type(field.type)) for field in rows.schema)
+        options = {**self._connector_options(path, {}), connector.METADATA_TABLE: kind}
+        return CatalogBaseTable(Schema(columns), comment=f"the {kind} of {path}", connector_options=options)
+
+    def get_table_at(self, table_path: ObjectPath, time_ms: int) -> CatalogBaseTable:
+        """See `Catalog`. The table has the columns of the snapshot that was the newest one."""
+        table = self.load_table(table_path)
+        snapshot = table.snapshot_as_of_timestamp(time_ms)
+        if snapshot is None:
+            first = min((each.timestamp_ms for each in table.history()), default=None)
+            when = "it has none" if first is None else f"its first is of {_utc(first)}"
+            raise ValidationError(f"table {table_path} has no snapshot at or before {_utc(time_ms)}: {when}")
+        older = self._at_snapshot(table_path, table, snapshot)
+        options = {**older.options_for_connector(), connector.SNAPSHOT_ID.key(): str(snapshot.snapshot_id)}
+        return replace(older, connector_options=options)
+
+    def with_hints(self, table_path: ObjectPath, table: CatalogBaseTable, hints: Mapping[str, str]) -> CatalogBaseTable:
+        """See `Catalog`."""
+        snapshot_id, as_of, tag = (hints.get(option.key()) for option in _VERSIONS)
+        if snapshot_id is None and as_of is None and tag is None:
+            return table
+        loaded, snapshot = self.load_table(table_path), None
+        if tag is not None:
+            snapshot = loaded.snapshot_by_name(tag)
+        else:
+            number = snapshot_id or as_of or ""
+            if number.lstrip("-").isdecimal():
+                find = loaded.snapshot_by_id if snapshot_id is not None else loaded.snapshot_as_of_timestamp
+                snapshot = find(int(number))
+        # The connector tells what it does not find.
+        return table if snapshot is None else self._at_snapshot(table_path, loaded, snapshot)
+
+    def _at_snapshot(self, path: ObjectPath, table: Table, snapshot: Any) -> CatalogBaseTable:
+        schema = table.schema() if snapshot.schema_id is None else table.schemas()[snapshot.schema_id]
+        return self._described(path, schema, None, table.properties)
 
     def _described(self, path: ObjectPath, schema: Any, spec: Any, properties: Mapping[str, str]) -> CatalogBaseTable:
         try:
@@ -208,7 +256,7 @@ class IcebergCatalog(Catalog):
         except UnsupportedError as error:
             raise UnsupportedError(f"table {path} of catalog {self.name}: {error}") from error
         key = tuple(field.name for field in schema.fields if field.field_id in schema.identifier_field_ids)
-        partitioning = iceberg_schema.partition_texts(spec, schema)
+        partitioning = [] if spec is None else iceberg_schema.partition_texts(spec, schema)
         options = {
             name: value for name, value in sorted(properties.items()) if not iceberg_schema.HIDDEN.fullmatch(name)
         }
@@ -441,8 +489,20 @@ class IcebergCatalog(Catalog):
         return []
 
 
+def _find_described(path: ObjectPath) -> tuple[ObjectPath, str] | None:
+    """Return the table and the kind of `table$kind`, which tells about the table; None for other names."""
+    name, dollar, kind = path.object_name.rpartition("$")
+    if not dollar or not name or kind not in connector.METADATA_TABLES:
+        return None
+    return replace(path, object_name=name), kind
+
+
 def _comment(table: CatalogBaseTable) -> dict[str, str]:
     return {COMMENT: table.comment} if table.comment else {}
+
+
+def _utc(time_ms: int) -> str:
+    return datetime.datetime.fromtimestamp(time_ms / 1_000, datetime.UTC).isoformat(timespec="milliseconds")
 
 
 def _database_properties(database: CatalogDatabase) -> dict[str, str]:
