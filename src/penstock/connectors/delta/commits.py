@@ -343,6 +343,7 @@ class DeltaCommitter(Committer[PreparedFiles]):
         apply: how to add the files to the table.
         compact_after: compact small files after this many versions of the table; None for never.
         forget: removes files that are no longer needed after the commit.
+        run: the name of a commit without rows, for a table that the commit creates.
     """
 
     def __init__(
@@ -351,7 +352,9 @@ class DeltaCommitter(Committer[PreparedFiles]):
         apply: Apply,
         compact_after: int | None = None,
         forget: Callable[[Sequence[PreparedFiles]], None] | None = None,
+        run: str = "",
     ) -> None:
+        self._run = run
         self._target = target
         self._apply = apply
         self._compact_after = compact_after
@@ -369,12 +372,12 @@ class DeltaCommitter(Committer[PreparedFiles]):
     def _commit(self, committables: Sequence[PreparedFiles], looks: bool) -> None:
         from deltalake.exceptions import CommitFailedError, DeltaError
 
-        if not committables:
-            return
         if self._target.new is not None:
-            _commit_new(self._target, committables)
+            _commit_new(self._target, committables, self._run)
             if self._forget is not None:
                 self._forget(committables)
+            return
+        if not committables:
             return
         for tries_left in reversed(range(_TRIES)):
             table = self.newest()
@@ -452,8 +455,8 @@ class DeltaCommitter(Committer[PreparedFiles]):
         self._table = None
 
 
-def _commit_new(target: Target, committables: Sequence[PreparedFiles]) -> None:
-    """Create or replace the table with these rows, unless that has happened.
+def _commit_new(target: Target, committables: Sequence[PreparedFiles], run: str) -> None:
+    """Create or replace the table with these rows, unless that has happened; `run` names a commit without rows.
 
     Raises:
         CommitError: if another writer has created the table.
@@ -464,6 +467,7 @@ def _commit_new(target: Target, committables: Sequence[PreparedFiles]) -> None:
 
     new, place = target.new, target.place
     assert new is not None
+    committables = committables or [PreparedFiles(run, 1, ())]
     names = list(target.partition_columns or ())
     actions: list[Any] | None = None
     for tries_left in reversed(range(_TRIES)):

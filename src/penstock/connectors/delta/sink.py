@@ -125,8 +125,8 @@ class DeltaWriter(SinkWriter[Any, commits.PreparedFiles]):
     def prepare_commit(self) -> list[commits.PreparedFiles]:
         """See `SinkWriter`."""
         files = self._files.finish(self._context.now_ms())
-        if not files and self._target.new is None:
-            return []  # but a new table is created, even without rows
+        if not files:
+            return []
         number, self._number = self._number, self._number + 1
         return [commits.PreparedFiles(self._run, number, files)]
 
@@ -175,6 +175,7 @@ class DeltaSink(Sink[Any]):
     ) -> None:
         self._place = location
         self._creates, self._new = creates, new
+        self.commits_without_rows = new is not None
         self._columns = columns
         self._partition_columns = partition_columns
         self._key = key
@@ -226,12 +227,10 @@ class DeltaSink(Sink[Any]):
 
     def create_committer(self, context: SinkWriterContext) -> Committer[commits.PreparedFiles]:
         """See `Sink`."""
-        target = self._target()
-        if target.key:
-            return commits.DeltaCommitter(
-                target, commits.merge_changes(target), self._compact_after, partial(commits.forget_changes, target)
-            )
-        return commits.DeltaCommitter(target, commits.add_files(target), self._compact_after)
+        target, run = self._target(), commits.run_name(context)
+        forget = partial(commits.forget_changes, target) if target.key else None
+        apply = commits.merge_changes(target) if target.key else commits.add_files(target)
+        return commits.DeltaCommitter(target, apply, self._compact_after, forget, run)
 
     def _target(self) -> commits.Target:
         if self._columns is None:

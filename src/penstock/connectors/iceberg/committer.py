@@ -464,8 +464,8 @@ class IcebergCommitter(Committer[Staged]):
             table = self._new_table(existing) or existing
             assert table is not None
             left = self._left(table, committables, is_in_doubt)
-            if not left:
-                return
+            if not left and table is existing:
+                return  # a new table is created even without rows
             try:
                 self._apply(table, left, existing)
             except (CommitFailedException, CommitStateUnknownException, TableAlreadyExistsError) as error:
@@ -529,7 +529,7 @@ class IcebergCommitter(Committer[Staged]):
         names = [committable.name for committable in staged]
         snapshot_properties = {
             **dict(settings.properties),
-            SUMMARY: format_summary(names),
+            **({SUMMARY: format_summary(names)} if names else {}),
             "penstock.job-id": self._context.job_id,
         }
         ledger = Ledger.of(table.metadata.properties, settings.branch)
@@ -559,12 +559,7 @@ class IcebergCommitter(Committer[Staged]):
         """Return the files to remove, the files to add, and the paths of added files that this attempt wrote."""
         settings = self._settings
         changes = [committable for committable in staged if isinstance(committable, StagedChanges)]
-        # Only a subtask that has neither rows nor changes for a new table hands over no files.
-        ready = [
-            committable
-            for committable in staged
-            if isinstance(committable, StagedFiles) and (committable.files or settings.new is None)
-        ]
+        ready = [committable for committable in staged if isinstance(committable, StagedFiles)]
         if changes and ready:
             raise CommitError(
                 f"the sink of table {settings.loader.title} begins from a savepoint in which it added rows, and some "

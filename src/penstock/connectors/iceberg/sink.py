@@ -132,8 +132,8 @@ class AppendWriter(_Writer):
     def prepare_commit(self) -> list[Staged]:
         """See `SinkWriter`."""
         self._write()
-        if not self._files and self.settings.new is None:
-            return []  # but a new table is created, even without rows
+        if not self._files:
+            return []
         files, self._files = self._files, []
         return [StagedFiles(self.naming.next(), self.table.metadata.default_spec_id, tuple(files))]
 
@@ -159,7 +159,7 @@ class ChangesWriter(_Writer):
     def prepare_commit(self) -> list[Staged]:
         """See `SinkWriter`."""
         if not self._held:
-            return [] if self.settings.new is None else [StagedFiles(self.naming.next(), 0, ())]
+            return []
         tables, self._held = self._held, []
         changes = pa.concat_tables(tables, promote_options="default").combine_chunks()
         last = changes.take(last_of_each(changes, self.settings.equality))
@@ -179,6 +179,7 @@ class IcebergSink(Sink[Any]):
 
     def __init__(self, settings: SinkSettings) -> None:
         self.settings = settings
+        self.commits_without_rows = settings.new is not None
 
     @staticmethod
     def for_row(schema: pa.Schema | None = None) -> IcebergSinkBuilder:
