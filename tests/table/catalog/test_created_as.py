@@ -7,6 +7,7 @@ looks: the table is not there, or has all rows. The seed that it prints makes th
 from __future__ import annotations
 
 import argparse
+import itertools
 import random
 import subprocess
 import sys
@@ -151,6 +152,7 @@ def _program(kind: str, folder: str, statement: str) -> None:
     """Make the table; a process of its own."""
     tables = Lake(kind, Path(folder)).register(batch())
     tables.execute_sql(SOURCE.format(rows=ROWS))
+    rows(tables, "SELECT COUNT(*) FROM numbers")  # starts Spark
     print("begins", flush=True)
     tables.execute_sql(statement)
     print("done", flush=True)
@@ -159,8 +161,8 @@ def _program(kind: str, folder: str, statement: str) -> None:
 CREATES = "CREATE OR REPLACE TABLE t AS SELECT id, name AS {name} FROM numbers"
 
 
-def _run_once(lake: Lake, name: str, pause_s: float, check: Callable[[], None]) -> bool:
-    """Run the program and kill it after a pause; whether it was done before."""
+def _run_once(lake: Lake, name: str, pause_s: float, check: Callable[[], None]) -> float | None:
+    """Run the program and kill it after a pause; the seconds that it took, if it was done before."""
     arguments = [lake.kind, str(lake.folder), CREATES.format(name=name)]
     code = f"from tests.table.catalog.test_created_as import _program; _program(*{arguments!r})"
     running = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
@@ -169,15 +171,16 @@ def _run_once(lake: Lake, name: str, pause_s: float, check: Callable[[], None]) 
         for line in running.stdout:
             if line.strip() == "begins":
                 break
-        ends = time.monotonic() + pause_s
-        while time.monotonic() < ends and running.poll() is None:
+        began = ended = time.monotonic()
+        while ended < began + pause_s and running.poll() is None:
             check()
             time.sleep(0.02)
+            ended = time.monotonic()
     finally:
         running.kill()
     rest = running.stdout.read()
     running.wait()
-    return "done" in rest
+    return ended - began if "done" in rest else None
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -185,28 +188,32 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
     parser.add_argument("--kind", choices=["iceberg", "delta"], default="iceberg")
-    parser.add_argument("--seconds", type=float, default=8.0, help="the longest pause before a kill")
     told = parser.parse_args(arguments)
     print(f"seed {told.seed}", flush=True)
     choose = random.Random(told.seed)
     with tempfile.TemporaryDirectory() as folder:
-        lake, killed, finished, seen = Lake(told.kind, Path(folder)), 0, 0, set()
-        number = 0
-        while killed < told.kills:
-            names = ["id", f"n{number}"]
-            before = lake.look("t") if number else None
+        lake, killed, finished = Lake(told.kind, Path(folder)), 0, 0
+        takes_s: float | None = None  # the first program is not killed
+        before = lake.look("t")
+        for number in itertools.count():
+            wanted = ["id", f"n{number}"], ROWS
 
-            def check(before: Any = before, names: Any = names) -> None:
+            def check(before: Any = before, wanted: Any = wanted) -> None:
                 found = lake.look("t")
-                assert found in (before, (names, ROWS)), f"half a table: {found}, before {before}"
-                seen.add(found is None)
+                assert found in (before, wanted), f"half a table: {found}, before {before}"
 
-            done = _run_once(lake, names[1], choose.uniform(0.1, told.seconds), check)
+            pause_s = 600.0 if takes_s is None else choose.uniform(0, 1.2 * takes_s)
+            done_s = _run_once(lake, f"n{number}", pause_s, check)
             check()
-            killed, finished, number = killed + (not done), finished + done, number + 1
+            before = lake.look("t")
+            killed, finished = killed + (done_s is None), finished + (before == wanted)
+            takes_s = done_s or takes_s
+            print(f"{killed} killed, {finished} committed", flush=True)
+            if killed == told.kills:
+                break
         print(
-            f"{killed} programs killed, {finished} done: a reader saw {told.kind} tables whole each time, at last "
-            f"{lake.look('t')}"
+            f"{killed} programs killed, {finished} tables committed: a reader saw each {told.kind} table whole, "
+            f"at last {lake.look('t')}"
         )
 
 

@@ -296,6 +296,7 @@ def _create_spark_catalog(settings: Callable[[], Mapping[str, str]], name: str, 
 EXTERNAL_CATALOGS: Final = {
     "delta": "delta_catalog:delta_catalog",
     "iceberg": "iceberg_catalog:iceberg_catalog",
+    "jdbc": "jdbc_catalog:jdbc_catalog",
 }
 
 
