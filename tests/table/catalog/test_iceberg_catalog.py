@@ -367,7 +367,7 @@ def main(kind: str, script: str) -> None:
             tables = environment()
             _register(tables, options)
             others = operations(has_properties=True, renames=True)
-            count = run_operations(tables, _other(options, "location"), others)
+            count = run_operations(tables, _other(options), others)
             print(f"{count} operations with {kind}: SQL and pyiceberg agree after each")
         finally:
             server.terminate()
