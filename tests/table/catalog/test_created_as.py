@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 from tests.table.batch.batches import SETTINGS
 from tests.table.catalog.crosswise import column, rows
 
@@ -78,16 +78,6 @@ class Lake:
                 return None
             raise
         return found.column_names, found.num_rows
-
-    def change(self, table: str) -> None:
-        """Add a column, as another program would."""
-        if self.kind == "delta":
-            data = DeltaTable(self.folder / "default" / table).to_pyarrow_table()
-            more = data.append_column("later", data.column(0))
-            write_deltalake(self.folder / "default" / table, more, mode="append", schema_mode="merge")
-            return
-        with self._load(table).update_schema() as update:
-            update.add_column("later", update._schema.fields[0].field_type)
 
 
 def batch() -> TableEnvironment:

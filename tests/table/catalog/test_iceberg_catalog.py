@@ -19,15 +19,22 @@ import pyarrow as pa
 import pytest
 from pyiceberg import types as iceberg
 from pyiceberg.schema import Schema
+from tests.connectors.iceberg.test_exactly_once import commit, host, prepared
 from tests.servers.ports import free_port
 from tests.table.catalog.crosswise import Operation, Pyiceberg, column, environment, rows, run_operations
 
 from penstock.base.errors import ConfigurationError, JobExecutionError, OperationError, UnsupportedError
 from penstock.base.secrets import hide
-from penstock.connectors.iceberg.tables import CatalogLoader
-from penstock.sql.connectors.iceberg import METADATA_TABLES
+from penstock.connectors.iceberg.committer import CommitError
+from penstock.connectors.iceberg.sink import IcebergSink
+from penstock.connectors.iceberg.tables import CatalogLoader, NewTable, SinkSettings, TableLoader
+from penstock.sql.catalogs.ddl import build_catalog_table
+from penstock.sql.connectors.iceberg import METADATA_TABLES, NEW_TABLE
+from penstock.sql.connectors.iceberg_catalog import iceberg_catalog
 from penstock.sql.data.errors import ValidationError
+from penstock.sql.parser import parse_statement
 from penstock.table import TableEnvironment
+from penstock.table.catalog import ObjectPath
 
 
 def _create_elsewhere(catalog: Any) -> None:
@@ -346,6 +353,40 @@ def test_two_writers_at_once_lose_nothing(kind: str, tmp_path: Path) -> None:
         thread.join()
     assert not failed, failed
     assert sorted(column(made[0], "DESCRIBE t")) == ["a", *(f"{mine}{n}" for mine in "xy" for n in range(8))]
+
+
+def _staged_sink(tmp_path: Path, ddl: str, replaces: bool) -> IcebergSink:
+    """The sink of CREATE TABLE AS in batch."""
+    catalog = iceberg_catalog("lake", _options("sql", tmp_path))
+    table = build_catalog_table(parse_statement(ddl))  # type: ignore[arg-type]
+    staged = catalog.stage_table(ObjectPath("default", "t"), table, replaces).options_for_connector()
+    loader = TableLoader.from_catalog(CatalogLoader.of("lake", _options("sql", tmp_path)), "default.t")
+    return IcebergSink(SinkSettings(loader, new=NewTable.from_text(staged[NEW_TABLE])))
+
+
+def test_the_commit_of_a_new_table_is_once_and_not_in_the_place_of_another(tmp_path: Path) -> None:
+    other = _other(_options("sql", tmp_path))
+    sink = _staged_sink(tmp_path, "CREATE TABLE t (a INT, b STRING)", False)
+    second = _staged_sink(tmp_path, "CREATE TABLE t (c INT)", False)
+    staged = prepared(sink, [(1, "x"), (2, "y")], host("a"))
+    assert other.tables("default") == []
+    commit(sink, staged)
+    commit(sink, staged, again=True)
+    assert (len(other.load_table(("default", "t")).history()), len(other.describe("default", "t").rows)) == (1, 2)
+    with pytest.raises(CommitError, match="was created by another writer while this job made its rows"):
+        commit(second, prepared(second, [(1,)], host("b")))
+    replacing = _staged_sink(tmp_path, "CREATE TABLE t (b INT, d STRING)", True)
+    late = _staged_sink(tmp_path, "CREATE TABLE t (e INT)", True)
+    of_late = prepared(late, [(7,)], host("d"))
+    staged = prepared(replacing, [(5, "z")], host("c"))
+    commit(replacing, staged)
+    commit(replacing, staged, again=True)
+    assert other.describe("default", "t").rows == [(5, "z")]
+    with pytest.raises(CommitError, match="was altered by another writer"):
+        commit(late, of_late)
+    assert other.describe("default", "t").rows == [(5, "z")]
+    earlier = other.load_table(("default", "t")).history()[0].snapshot_id
+    assert other.load_table(("default", "t")).scan(snapshot_id=earlier).to_arrow().num_rows == 2
 
 
 def test_a_job_that_cannot_be_planned_leaves_no_table(lake: TableEnvironment) -> None:

@@ -501,6 +501,11 @@ class IcebergCommitter(Committer[Staged]):
                 f"table {self._settings.loader.title} was created by another writer while this job made its rows: drop "
                 "that table, or create one of another name"
             )
+        if existing is not None and not new.fits(existing):
+            raise CommitError(
+                f"table {self._settings.loader.title} was altered by another writer while this job made the rows that "
+                "replace its own: run the statement again"
+            )
         assert self._opened is not None
         return new.open(self._settings.loader, self._opened)
 

@@ -406,6 +406,20 @@ class NewTable:
             not self.updates or mine.schema() in theirs.schemas
         )
 
+    def fits(self, existing: Table) -> bool:
+        """Return whether the table that is replaced has the columns and partitions that it had at the beginning."""
+        from pydantic import TypeAdapter
+        from pyiceberg.exceptions import CommitFailedException
+        from pyiceberg.table.update import TableRequirement
+
+        requirements: list[TableRequirement] = TypeAdapter(list[TableRequirement]).validate_json(self.requirements)
+        try:
+            for requirement in requirements:
+                requirement.validate(existing.metadata)
+        except CommitFailedException:
+            return False
+        return True
+
     def transaction(self, existing: Table | None, new: Table) -> Transaction:
         """Return the transaction that creates the table, or changes the existing one; its rows are yet to come.
 
