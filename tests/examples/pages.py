@@ -132,6 +132,7 @@ PAGES: dict[str, Page] = {
     "docs/columns.md": Page(None),
     "docs/coming-from-pyflink.md": Page(("(ann,0,2)", "(ann,10000,1)", "(bob,0,1)")),
     "docs/connectors.md": Page(("(1000, 1000, 'WORD 999')",)),
+    "docs/catalogs.md": Page(targets=("local",)),
     "docs/delta.md": Page(targets=("local",)),
     "docs/datastream.md": Page(None, ("+I[north, 5]",)),
     "docs/files.md": Page(),

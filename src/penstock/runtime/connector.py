@@ -496,6 +496,9 @@ class Sink(ABC, Generic[T]):
     #: checkpoint.
     commits_globally: bool = False
 
+    #: Whether a batch commits even if no writer has prepared anything: the commit itself creates the output.
+    commits_without_rows: bool = False
+
     #: Whether a writer is restored with the state of the writers of all subtasks rather than with a share of it.
     shares_writer_state: bool = False
 

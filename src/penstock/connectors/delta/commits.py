@@ -62,23 +62,28 @@ names. The committer holds an upsert's changes between two checkpoints in memory
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import random
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from penstock.base.errors import ConfigurationError
+from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.connectors.base import is_gone, last_of_each
 from penstock.connectors.delta.log import check_writable
 from penstock.connectors.delta.table import (
+    TARGET_BYTES,
     CommitError,
     DataFile,
+    DataFilesWriter,
     TablePlace,
     check_partition_type,
     is_same,
@@ -97,6 +102,42 @@ _READ_TRIES: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
+class NewTable:
+    """A table that one commit creates or replaces together with its rows, so that no reader sees half of it.
+
+    Attributes:
+        schema: the columns as Delta Lake's JSON.
+        comment: the description of the table, if any.
+        replaces: whether an existing table, with its columns and rows, is replaced.
+        properties: the properties of the table.
+    """
+
+    schema: str
+    comment: str | None
+    replaces: bool
+    properties: tuple[tuple[str, str], ...]
+
+    @staticmethod
+    def from_text(text: str) -> NewTable:
+        """Return the table in a text of `text`."""
+        schema, comment, replaces, properties = json.loads(text)
+        return NewTable(schema, comment, replaces, tuple(map(tuple, properties)))
+
+    def text(self) -> str:
+        """Return everything as one text, which an option can have."""
+        return json.dumps([self.schema, self.comment, self.replaces, self.properties])
+
+    def check(self, title: str) -> None:
+        """Raise `UnsupportedError` for a property that delta-rs does not take together with rows."""
+        own = [key for key, _ in self.properties if not key.startswith("delta.")]
+        if own:
+            raise UnsupportedError(
+                f"table {title} cannot be created with its rows and the property '{own[0]}' in one commit, because "
+                "delta-rs then takes only properties of Delta Lake: set it afterwards by ALTER TABLE"
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """The table and columns that a sink writes.
 
@@ -107,6 +148,8 @@ class Target:
         key: the columns of the upsert key; empty if rows are only appended.
         merge_schema: whether to add columns that the table lacks.
         properties: the properties of a new table, such as `delta.enableChangeDataFeed`.
+        creates: whether a missing table is created; otherwise it is an error.
+        new: the table that the only commit creates or replaces.
     """
 
     place: TablePlace
@@ -115,6 +158,8 @@ class Target:
     key: tuple[str, ...] = ()
     merge_schema: bool = False
     properties: tuple[tuple[str, str], ...] = ()
+    creates: bool = True
+    new: NewTable | None = None
 
     def check(self) -> None:
         """Raise `ConfigurationError` for unknown partition or key columns and for reserved column names."""
@@ -144,6 +189,8 @@ def make_if_missing(target: Target) -> None:
     location = target.place
     if location.exists():
         return
+    if not target.creates:
+        location.open()  # raises
     location.files()
     try:
         DeltaTable.create(
@@ -176,6 +223,8 @@ def prepare(target: Target) -> Prepared:
     """
     from deltalake.exceptions import DeltaError
 
+    if target.new is not None:
+        return Prepared(_columns_of_new(target), target.partition_columns or ())
     make_if_missing(target)
     for tries_left in reversed(range(_READ_TRIES)):
         table = target.place.open()
@@ -195,6 +244,12 @@ def prepare(target: Target) -> Prepared:
             if not tries_left:
                 raise
     raise AssertionError
+
+
+def _columns_of_new(target: Target) -> pa.Schema:
+    assert target.new is not None
+    fields = {field["name"]: field for field in json.loads(target.new.schema)["fields"]}
+    return pa.schema([column.with_nullable(fields[column.name]["nullable"]) for column in target.columns])
 
 
 def _to_delta_fields(missing: list[pa.Field]) -> list[Any]:
@@ -288,6 +343,7 @@ class DeltaCommitter(Committer[PreparedFiles]):
         apply: how to add the files to the table.
         compact_after: compact small files after this many versions of the table; None for never.
         forget: removes files that are no longer needed after the commit.
+        run: the name of a commit without rows, for a table that the commit creates.
     """
 
     def __init__(
@@ -296,7 +352,9 @@ class DeltaCommitter(Committer[PreparedFiles]):
         apply: Apply,
         compact_after: int | None = None,
         forget: Callable[[Sequence[PreparedFiles]], None] | None = None,
+        run: str = "",
     ) -> None:
+        self._run = run
         self._target = target
         self._apply = apply
         self._compact_after = compact_after
@@ -314,6 +372,11 @@ class DeltaCommitter(Committer[PreparedFiles]):
     def _commit(self, committables: Sequence[PreparedFiles], looks: bool) -> None:
         from deltalake.exceptions import CommitFailedError, DeltaError
 
+        if self._target.new is not None:
+            _commit_new(self._target, committables, self._run)
+            if self._forget is not None:
+                self._forget(committables)
+            return
         if not committables:
             return
         for tries_left in reversed(range(_TRIES)):
@@ -392,27 +455,91 @@ class DeltaCommitter(Committer[PreparedFiles]):
         self._table = None
 
 
+def _commit_new(target: Target, committables: Sequence[PreparedFiles], run: str) -> None:
+    """Create or replace the table with these rows, unless that has happened; `run` names a commit without rows.
+
+    Raises:
+        CommitError: if another writer has created the table.
+    """
+    from deltalake import Schema
+    from deltalake.exceptions import CommitFailedError, DeltaError
+    from deltalake.transaction import create_table_with_add_actions
+
+    new, place = target.new, target.place
+    assert new is not None
+    committables = committables or [PreparedFiles(run, 1, ())]
+    names = list(target.partition_columns or ())
+    actions: list[Any] | None = None
+    for tries_left in reversed(range(_TRIES)):
+        if place.exists():
+            if not _not_in_log(place.open(), committables):
+                return
+            if not new.replaces:
+                raise CommitError(
+                    f"the Delta table {place.path} was created by another writer while this job made its rows: drop "
+                    "that table, or create one of another name"
+                )
+        if actions is None:
+            actions = _add_actions(names, _files_of_new(target, committables))
+        try:
+            create_table_with_add_actions(
+                place.path,
+                Schema.from_json(new.schema),
+                actions,
+                mode="overwrite" if new.replaces else "error",
+                partition_by=names,
+                description=new.comment,
+                configuration=dict(new.properties),
+                storage_options=dict(place.options),
+                commit_properties=_properties(committables),
+            )
+        except (CommitFailedError, DeltaError) as error:
+            if not tries_left or not (_is_conflict(error) or "already exists" in str(error)):
+                raise
+            time.sleep(_WAIT_S * random.uniform(0.5, 2))
+        else:
+            return
+
+
+def _files_of_new(target: Target, committables: Sequence[PreparedFiles]) -> list[DataFile]:
+    """Return the data files of a new table; those with its last rows by key are written here."""
+    prepared = [file for committable in committables for file in committable.files]
+    if not target.key or not prepared:
+        return prepared
+    files = target.place.files()
+    parts = [pq.read_table(file.path, filesystem=files, schema=changes_schema(target.columns)) for file in prepared]
+    last = last_of_each_key(pa.concat_tables(parts), target.key)
+    rows = last.filter(pc.invert(last.column(_GONE))).drop_columns([_GONE]).combine_chunks()
+    stem = f"part-{uuid.uuid4()}"
+    writer = DataFilesWriter(target.place, target.columns, target.partition_columns or (), stem, TARGET_BYTES)
+    for batch in rows.to_batches():
+        writer.write(batch, prepared[0].written_ms)
+    return list(writer.finish(prepared[0].written_ms))
+
+
+def _add_actions(names: Sequence[str], files: Sequence[DataFile]) -> list[Any]:
+    from deltalake.transaction import AddAction
+
+    return [
+        AddAction(
+            file.path,
+            file.size_bytes,
+            dict(zip(names, file.partition, strict=True)),
+            file.written_ms,
+            True,
+            file.statistics,
+        )
+        for file in files
+    ]
+
+
 def add_files(target: Target) -> Apply:
     """Return a function that adds data files to the table unchanged."""
 
     def apply(table: DeltaTable, due: Sequence[PreparedFiles], properties: CommitProperties) -> None:
-        from deltalake.transaction import AddAction, RemoveAction
-
         names = list(table.metadata().partition_columns)
-        actions: list[AddAction | RemoveAction] = [
-            AddAction(
-                file.path,
-                file.size_bytes,
-                dict(zip(names, file.partition, strict=True)),
-                file.written_ms,
-                True,
-                file.statistics,
-            )
-            for prepared in due
-            for file in prepared.files
-        ]
         table.create_write_transaction(
-            actions,
+            _add_actions(names, [file for prepared in due for file in prepared.files]),
             "append",
             table.schema(),
             names,

@@ -457,6 +457,11 @@ def load_start(table: DeltaTable, scanned: Scanned) -> None:
             table.load_as_version(start.timestamp)
 
 
+def load_start_of(location: TablePlace, table: DeltaTable, timestamp: str) -> None:
+    """Load the version of a table that was the newest at a time."""
+    table.load_as_version(_last_until(table, location, timestamp))
+
+
 def first_since(table: DeltaTable, timestamp: str) -> int:
     """Return the first version at or after a time; the next version if all are older."""
     since_ms = _milliseconds(timestamp)

@@ -170,8 +170,12 @@ class DeltaSink(Sink[Any]):
         target_bytes: int = table.TARGET_BYTES,
         compact_after: int | None = None,
         by_place: bool = False,
+        creates: bool = True,
+        new: commits.NewTable | None = None,
     ) -> None:
         self._place = location
+        self._creates, self._new = creates, new
+        self.commits_without_rows = new is not None
         self._columns = columns
         self._partition_columns = partition_columns
         self._key = key
@@ -223,18 +227,23 @@ class DeltaSink(Sink[Any]):
 
     def create_committer(self, context: SinkWriterContext) -> Committer[commits.PreparedFiles]:
         """See `Sink`."""
-        target = self._target()
-        if target.key:
-            return commits.DeltaCommitter(
-                target, commits.merge_changes(target), self._compact_after, partial(commits.forget_changes, target)
-            )
-        return commits.DeltaCommitter(target, commits.add_files(target), self._compact_after)
+        target, run = self._target(), commits.run_name(context)
+        forget = partial(commits.forget_changes, target) if target.key else None
+        apply = commits.merge_changes(target) if target.key else commits.add_files(target)
+        return commits.DeltaCommitter(target, apply, self._compact_after, forget, run)
 
     def _target(self) -> commits.Target:
         if self._columns is None:
             raise ConfigurationError(f"the sink into the Delta table {self._place.path} does not know its columns")
         target = commits.Target(
-            self._place, self._columns, self._partition_columns, self._key, self._merge_schema, self._properties
+            self._place,
+            self._columns,
+            self._partition_columns,
+            self._key,
+            self._merge_schema,
+            self._properties,
+            self._creates,
+            self._new,
         )
         target.check()
         return target

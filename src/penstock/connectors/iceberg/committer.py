@@ -70,7 +70,7 @@ import pyarrow.compute as pc
 from penstock.base.errors import PenstockError, UnsupportedError
 from penstock.connectors.base import has_key, last_of_each
 from penstock.connectors.iceberg.data_files import LOG, FileWriting, StoredFile, conformed, remove, restored
-from penstock.connectors.iceberg.tables import SinkSettings, arrow_schema
+from penstock.connectors.iceberg.tables import MissingTableError, SinkSettings, arrow_schema
 from penstock.runtime.connector import Committer, SinkWriterContext
 
 if TYPE_CHECKING:
@@ -457,16 +457,18 @@ class IcebergCommitter(Committer[Staged]):
         self._commit(committables, True)
 
     def _commit(self, committables: Sequence[Staged], is_in_doubt: bool) -> None:
-        from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+        from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, TableAlreadyExistsError
 
         for attempt in itertools.count(1):
-            table = self._table()
+            existing = self._table()
+            table = self._new_table(existing) or existing
+            assert table is not None
             left = self._left(table, committables, is_in_doubt)
-            if not left:
-                return
+            if not left and table is existing:
+                return  # a new table is created even without rows
             try:
-                self._apply(table, left)
-            except (CommitFailedException, CommitStateUnknownException) as error:
+                self._apply(table, left, existing)
+            except (CommitFailedException, CommitStateUnknownException, TableAlreadyExistsError) as error:
                 if attempt == ATTEMPTS:
                     raise
                 LOG.info("a commit to table %s is tried again: %s", self._settings.loader.title, error)
@@ -474,14 +476,38 @@ class IcebergCommitter(Committer[Staged]):
             else:
                 return
 
-    def _table(self) -> Table:
+    def _table(self) -> Table | None:
+        """Return the table; None if it does not exist, and this commit creates it."""
         if self._opened is None:
             self._opened = self._settings.loader.catalog.load_catalog()
-        table = self._settings.loader.load_table(self._opened)
+        try:
+            table = self._settings.loader.load_table(self._opened)
+        except MissingTableError:
+            if self._settings.new is None or self._settings.new.updates:
+                raise
+            return None
         # Only in this object; the table in the catalog keeps its property.
         properties = {**table.metadata.properties, _RETRIES: "0"}
         table.metadata = table.metadata.model_copy(update={"properties": properties})
         return table
+
+    def _new_table(self, existing: Table | None) -> Table | None:
+        """Return the table that this commit creates or replaces; None if that has happened, or is not to happen."""
+        new = self._settings.new
+        if new is None or (existing is not None and new.is_in(existing)):
+            return None
+        if existing is not None and not new.updates:
+            raise CommitError(
+                f"table {self._settings.loader.title} was created by another writer while this job made its rows: drop "
+                "that table, or create one of another name"
+            )
+        if existing is not None and not new.fits(existing):
+            raise CommitError(
+                f"table {self._settings.loader.title} was altered by another writer while this job made the rows that "
+                "replace its own: run the statement again"
+            )
+        assert self._opened is not None
+        return new.open(self._settings.loader, self._opened)
 
     def _left(self, table: Table, committables: Sequence[Staged], is_in_doubt: bool) -> list[Staged]:
         """Return the committables that are not in the table yet."""
@@ -498,20 +524,23 @@ class IcebergCommitter(Committer[Staged]):
             ]
         return left
 
-    def _apply(self, table: Table, staged: Sequence[Staged]) -> None:
-        from pyiceberg.exceptions import CommitFailedException
+    def _apply(self, table: Table, staged: Sequence[Staged], existing: Table | None) -> None:
+        from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 
         removed, added, own = self._files(table, staged)
         settings = self._settings
+        if table is not existing and existing is not None and existing.current_snapshot() is not None:
+            removed = [task.file for task in existing.scan().plan_files()]
         names = [committable.name for committable in staged]
         snapshot_properties = {
             **dict(settings.properties),
-            SUMMARY: format_summary(names),
+            **({SUMMARY: format_summary(names)} if names else {}),
             "penstock.job-id": self._context.job_id,
         }
         ledger = Ledger.of(table.metadata.properties, settings.branch)
         noted = ledger.noted(names, self._context.now_ms(), settings.retention_ms)
-        transaction = table.transaction()
+        is_new = table is not existing and settings.new is not None
+        transaction = settings.new.transaction(existing, table) if is_new and settings.new else table.transaction()
         update = transaction.update_snapshot(snapshot_properties=snapshot_properties, branch=settings.branch)
         if removed:
             producer: Any = update.overwrite()
@@ -527,7 +556,7 @@ class IcebergCommitter(Committer[Staged]):
         transaction.set_properties({LEDGER + settings.branch: noted.text()})
         try:
             transaction.commit_transaction()
-        except CommitFailedException:
+        except (CommitFailedException, TableAlreadyExistsError):
             remove(table.io, own)  # certainly not in any snapshot
             raise
 

@@ -99,6 +99,9 @@ def fits(kind: pa.DataType, other: pa.DataType) -> bool:
         return fits(get_map_key_type(kind), get_map_key_type(other)) and fits(kind.item_type, other.item_type)
     if pa.types.is_decimal(kind) and pa.types.is_decimal(other):
         return bool(kind.scale == other.scale and kind.precision <= other.precision)
+    if pa.types.is_binary(kind) or pa.types.is_binary(other):
+        # SQL's columns of BINARY(n) are binary in Arrow; a value of another length fails when it is written.
+        return bool(kind == other or any(map(pa.types.is_fixed_size_binary, (kind, other))))
     wider = {pa.int32(): pa.int64(), pa.float32(): pa.float64()}
     return bool(kind == other or wider.get(kind) == other)
 

@@ -43,7 +43,11 @@ class _Writer(SinkWriter[Any, Staged]):
         self.settings = settings
         self.naming = Naming(context)
         self.catalog = settings.loader.catalog.load_catalog()
-        self.table: Table = loaded(settings.loader, self.catalog, settings.declared, settings.creates, settings.evolves)
+        self.table: Table = (
+            loaded(settings.loader, self.catalog, settings.declared, settings.creates, settings.evolves)
+            if settings.new is None
+            else settings.new.open(settings.loader, self.catalog)
+        )
         self.schema = arrow_schema(self.table)
         declared = settings.declared
         # Records without names have their fields in the order of the declaration.
@@ -175,6 +179,7 @@ class IcebergSink(Sink[Any]):
 
     def __init__(self, settings: SinkSettings) -> None:
         self.settings = settings
+        self.commits_without_rows = settings.new is not None
 
     @staticmethod
     def for_row(schema: pa.Schema | None = None) -> IcebergSinkBuilder:

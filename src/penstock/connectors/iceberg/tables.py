@@ -5,16 +5,19 @@ Loaders hold names and properties, so that every process can load its own catalo
 Every writer creates the table or adds columns when it starts, and the first one wins: the others find its result. A
 missing column is added only on request; columns are never removed, renamed or narrowed. The table is checked before
 anything is written.
+
+`NewTable` is a table that does not exist until the first commit to it, or that this commit replaces.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -25,7 +28,8 @@ from penstock.connectors.iceberg.data_files import fits, is_uuid, refuse_equalit
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
+    from pyiceberg.table import Table, Transaction
+    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.transforms import Transform
 
 
@@ -61,6 +65,9 @@ class CatalogLoader:
         normalized = {
             ("type" if key == "catalog-type" else key): str(value) for key, value in (properties or {}).items()
         }
+        if normalized.get("type", "").lower() == "hadoop":
+            del normalized["type"]
+            normalized["py-catalog-impl"] = "penstock.connectors.iceberg.hadoop.HadoopCatalog"
         return CatalogLoader(name, tuple(sorted(normalized.items())))
 
     def load_catalog(self) -> Catalog:
@@ -344,6 +351,103 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
 
 
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """A table that the first commit to it creates, or that this commit gives other columns and rows.
+
+    Until then only its metadata exists, in the job. So a job that fails leaves no table, and no half of one.
+
+    Attributes:
+        metadata: the metadata of the table, as JSON, without rows.
+        updates: for a table that is replaced, the changes to the existing one, as JSON; else empty.
+        requirements: what these changes assume of the existing table, as JSON.
+    """
+
+    metadata: str
+    updates: str = ""
+    requirements: str = ""
+
+    @staticmethod
+    def of(transaction: Transaction, replaces: bool) -> NewTable:
+        """Return the table that a transaction creates, which is not committed."""
+        changed = transaction.table_metadata
+        empty = changed.model_copy(update={"refs": {}, "current_snapshot_id": None})
+        if not replaces:
+            return NewTable(empty.model_dump_json())
+        requirements = [_last_column(transaction._table.metadata), *transaction._requirements]
+        return NewTable(empty.model_dump_json(), *map(_join_models, (transaction._updates, requirements)))
+
+    @staticmethod
+    def from_text(text: str) -> NewTable:
+        """Return the table in a text of `text`."""
+        return NewTable(*json.loads(text))
+
+    def text(self) -> str:
+        """Return everything as one text, which an option can have."""
+        return json.dumps([self.metadata, self.updates, self.requirements])
+
+    def open(self, loader: TableLoader, catalog: Catalog) -> Table:
+        """Return the table without rows, for writing its files."""
+        from pyiceberg.table import StagedTable
+        from pyiceberg.table.locations import load_location_provider
+        from pyiceberg.table.metadata import TableMetadataUtil
+
+        metadata = TableMetadataUtil.parse_raw(self.metadata)
+        place = load_location_provider(metadata.location, metadata.properties).new_table_metadata_file_location()
+        io = catalog._load_file_io(metadata.properties, place)
+        return StagedTable(loader.identifier, metadata, place, io, catalog)
+
+    def is_in(self, existing: Table) -> bool:
+        """Return whether the commit that creates this table has happened."""
+        from pyiceberg.table.metadata import TableMetadataUtil
+
+        mine, theirs = TableMetadataUtil.parse_raw(self.metadata), existing.metadata
+        return bool(mine.table_uuid == theirs.table_uuid and mine.last_column_id <= theirs.last_column_id) and (
+            not self.updates or mine.schema() in theirs.schemas
+        )
+
+    def fits(self, existing: Table) -> bool:
+        """Return whether the table that is replaced has the columns and partitions that it had at the beginning."""
+        from pydantic import TypeAdapter
+        from pyiceberg.exceptions import CommitFailedException
+        from pyiceberg.table.update import TableRequirement
+
+        requirements: list[TableRequirement] = TypeAdapter(list[TableRequirement]).validate_json(self.requirements)
+        try:
+            for requirement in requirements:
+                requirement.validate(existing.metadata)
+        except CommitFailedException:
+            return False
+        return True
+
+    def transaction(self, existing: Table | None, new: Table) -> Transaction:
+        """Return the transaction that creates the table, or changes the existing one; its rows are yet to come.
+
+        Raises:
+            CommitFailedException: if the existing table was altered meanwhile.
+        """
+        from pydantic import TypeAdapter
+        from pyiceberg.table import CreateTableTransaction, StagedTable
+        from pyiceberg.table.update import TableRequirement, TableUpdate
+
+        if existing is None:
+            assert isinstance(new, StagedTable)
+            return CreateTableTransaction(new)
+        updates: list[TableUpdate] = TypeAdapter(list[TableUpdate]).validate_json(self.updates)
+        requirements: list[TableRequirement] = TypeAdapter(list[TableRequirement]).validate_json(self.requirements)
+        return existing.transaction()._stage(tuple(updates), tuple(requirements))
+
+
+def _last_column(metadata: TableMetadata) -> Any:
+    from pyiceberg.table.update import AssertLastAssignedFieldId
+
+    return AssertLastAssignedFieldId.model_validate({"last-assigned-field-id": metadata.last_column_id})
+
+
+def _join_models(models: Sequence[Any]) -> str:
+    return f"[{','.join(model.model_dump_json(by_alias=True) for model in models)}]"
+
+
 MAIN: Final = "main"
 #: Buffered rows of this many bytes in memory are written to a file before the next checkpoint.
 TARGET_BYTES: Final = 128 << 20
@@ -365,6 +469,7 @@ class SinkSettings:
         target_bytes: the size in memory at which buffered rows are written to a file.
         retention_ms: how long the ledger remembers commits.
         properties: additional entries in the summary of each snapshot.
+        new: the table that the first commit creates or replaces.
     """
 
     loader: TableLoader
@@ -377,3 +482,4 @@ class SinkSettings:
     target_bytes: int = TARGET_BYTES
     retention_ms: int = RETENTION_MS
     properties: tuple[tuple[str, str], ...] = ()
+    new: NewTable | None = None

@@ -319,6 +319,8 @@ class BatchCommits(SinkCommits):
         Raises:
             JobExecutionError: if something could not be committed.
         """
+        without_rows = [position for position, (_, sink, _) in self._sinks.items() if sink.commits_without_rows]
+        prepared = {**{position: [] for position in without_rows}, **prepared}
         written: dict[type, CommitLog] = {}
         for kind, committables in self._by_kind(prepared).items():
             written[kind] = next(log for log in self._logs.values() if type(log) is kind)

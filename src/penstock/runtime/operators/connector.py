@@ -702,6 +702,7 @@ class GlobalCommit(Sink[Any]):
 
     def __init__(self, sink: Sink[Any]) -> None:
         self._sink = sink
+        self.commits_without_rows = sink.commits_without_rows
 
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, Any]:
         """Create a writer that collects committables."""

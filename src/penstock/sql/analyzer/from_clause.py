@@ -30,13 +30,23 @@ from penstock.sql.analyzer.scopes import Part, Queries, RelationScope, VisibleCo
 from penstock.sql.analyzer.select import project
 from penstock.sql.analyzer.windows import WINDOW_FUNCTIONS, window_table
 from penstock.sql.data.errors import UnknownNameError, ValidationError
-from penstock.sql.data.types import ArrayType, BooleanType, DataType, IntType, MapType, MultisetType, RowType
+from penstock.sql.data.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    IntType,
+    LocalZonedTimestampType,
+    MapType,
+    MultisetType,
+    RowType,
+    TimestampType,
+)
 from penstock.sql.functions.type_rules import least_restrictive
 from penstock.sql.logical import nodes
 from penstock.sql.parser import syntax
 from penstock.sql.parser import syntax as relations
 from penstock.sql.parser.syntax import Hint, NamedTable
-from penstock.sql.typed import Field, Typed
+from penstock.sql.typed import Constant, Field, Typed
 from penstock.sql.user_functions.definition import FunctionKind, UserFunction
 from penstock.sql.user_functions.signature import ProcessFunction
 
@@ -478,13 +488,7 @@ class RelationAnalyser:
             case relations.AliasedJoin(inner):
                 return self.scope(inner, outer)
             case relations.NamedTable():
-                if relation.as_of is not None:
-                    raise UnsupportedError(
-                        f"FOR SYSTEM_TIME AS OF of '{'.'.join(relation.path)}' is only supported in a join, after the "
-                        "time attribute of the table before it. Tables of some connectors have options that read an "
-                        "earlier version, such as 'versionAsOf' and 'timestampAsOf' of delta"
-                    )
-                plan, path = self.named(relation.path, relation.hints, relation.at)
+                plan, path = self.named(relation.path, relation.hints, relation.at, self._find_time_ms(relation))
                 return self._called(plan, relation, path)
             case relations.DerivedTable(query):
                 if relation.hints:
@@ -511,18 +515,49 @@ class RelationAnalyser:
         plan = nodes.Values(schema=nodes.RowSchema(()), rows=((),))
         return RelationScope([], plan, [], self.calls, outer)
 
+    def _follows_time(self, relation: relations.NamedTable) -> bool:
+        """Return whether FOR SYSTEM_TIME AS OF follows the rows of a join, instead of being a constant."""
+        if relation.as_of is None:
+            return False
+        try:
+            return not isinstance(ScalarAnalyser(self.nothing(None), self.calls).typed(relation.as_of), Constant)
+        except UnknownNameError:
+            return True
+
+    def _find_time_ms(self, relation: relations.NamedTable) -> int | None:
+        """Return the time of FOR SYSTEM_TIME AS OF (ms since 1970), in the session's time zone; None without it."""
+        if relation.as_of is None:
+            return None
+        title = ".".join(relation.path)
+        try:
+            moment = ScalarAnalyser(self.nothing(None), self.calls).typed(relation.as_of)
+        except UnknownNameError as error:
+            raise UnsupportedError(
+                f"FOR SYSTEM_TIME AS OF a column is only supported in a join, after the time attribute of the table "
+                f"before it; '{title}' by itself takes a constant, such as TIMESTAMP '2026-01-31 12:00:00'"
+            ) from error
+        if isinstance(moment.type, TimestampType | LocalZonedTimestampType):
+            moment = self.calls.cast(moment, LocalZonedTimestampType(3))
+            if isinstance(moment, Constant) and moment.value is not None:
+                assert isinstance(moment.value, int)
+                return moment.value // 1_000_000
+        raise ValidationError(
+            f"FOR SYSTEM_TIME AS OF of '{title}' needs a constant of type TIMESTAMP or TIMESTAMP_LTZ, such as "
+            "TIMESTAMP '2026-01-31 12:00:00'"
+        )
+
     def named(
-        self, path: tuple[str, ...], hints: tuple[relations.Hint, ...], at: int
+        self, path: tuple[str, ...], hints: tuple[relations.Hint, ...], at: int, time_ms: int | None = None
     ) -> tuple[nodes.Node, tuple[str, ...]]:
         """Return the plan and path of a table, view or WITH query. Raises `UnknownNameError` for an unknown name."""
         check_table_hints(hints, ".".join(path))
-        if len(path) == 1:
+        if len(path) == 1 and time_ms is None:
             for table in reversed(self.queries.common):
                 if table.name == path[0]:
                     if hints:
                         raise ValidationError(f"'{path[0]}' is a query of WITH, which takes no hints: put them into it")
                     return table.plan, path
-        scan = self.queries.tables.scan(path, hints)
+        scan = self.queries.tables.scan(path, hints, time_ms)
         if scan is None:
             where = f" within '{'.'.join(path[:-1])}'" if len(path) > 1 else ""
             names = [*(table.name for table in self.queries.common), *self.queries.tables.table_names()]
@@ -548,7 +583,7 @@ class RelationAnalyser:
         if node.join_type not in _JOINS:
             raise UnsupportedError(f"{node.join_type} JOIN is not supported")
         join_type = _JOINS[node.join_type]
-        if isinstance(node.right, relations.NamedTable) and node.right.as_of is not None:
+        if isinstance(node.right, relations.NamedTable) and self._follows_time(node.right):
             return self._temporal(left, node, node.right, join_type)
         if isinstance(node.right, relations.UnnestedTable) or _is_lateral_function(node.right, self.calls):
             return correlated(left, node.right, node, self.queries)

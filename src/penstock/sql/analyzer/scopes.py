@@ -191,8 +191,13 @@ def build_scope(plan: Node, calls: Calls, alias: str | None = None, path: Sequen
 class Tables(Protocol):
     """The tables of the catalogs, as the analyser sees them."""
 
-    def scan(self, path: tuple[str, ...], hints: tuple[relations.Hint, ...]) -> tuple[Node, tuple[str, ...]] | None:
-        """Return the plan that reads a table or view, and its full path; None for an unknown table."""
+    def scan(
+        self, path: tuple[str, ...], hints: tuple[relations.Hint, ...], time_ms: int | None = None
+    ) -> tuple[Node, tuple[str, ...]] | None:
+        """Return the plan that reads a table or view, and its full path; None for an unknown table.
+
+        `time_ms`: read the table as it was at this time (since 1970).
+        """
 
     def table_names(self) -> Sequence[str]:
         """Return the names of tables and views that need no qualifier, for suggestions."""

@@ -12,10 +12,10 @@ from types import MappingProxyType
 from typing import Any
 
 from penstock.base.configuration import Configuration
-from penstock.base.errors import WrongValueError
+from penstock.base.errors import UnsupportedError, WrongValueError
 from penstock.sql.catalogs.columns import Schema
 from penstock.sql.data.errors import ValidationError
-from penstock.sql.parser.statements import Distribution
+from penstock.sql.parser.statements import AlterAction, Distribution
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -122,6 +122,8 @@ class CatalogBaseTable:
     query: str | None = None
     #: for a view: the catalog and database for resolving names in its query
     place: tuple[str, str] | None = None
+    #: what the connector gets instead of `options`, if the catalog knows how to reach the table; never shown
+    connector_options: Mapping[str, str] | None = None
 
     @staticmethod
     def create_table(
@@ -152,6 +154,10 @@ class CatalogBaseTable:
     def get_options(self) -> dict[str, str]:
         """Return the options."""
         return dict(self.options)
+
+    def options_for_connector(self) -> dict[str, str]:
+        """Return the options that the connector gets."""
+        return dict(self.options if self.connector_options is None else self.connector_options)
 
     def get_unresolved_schema(self) -> Schema:
         """Return the columns as declared."""
@@ -266,6 +272,9 @@ class Catalog:
         """Return the database that is used when none is named."""
         return self._default_database
 
+    def close(self) -> None:
+        """Release what the catalog holds, such as connections; called when it is dropped."""
+
     # --- databases ---------------------------------------------------------------------------------------------------
 
     def list_databases(self) -> list[str]:
@@ -354,6 +363,32 @@ class Catalog:
             self._tables[table_path] = new_table
         elif not ignore_if_not_exists:
             raise ValidationError(f"Table (or view) {table_path} does not exist in Catalog {self.name}.")
+
+    def change_table(self, table_path: ObjectPath, new_table: CatalogBaseTable, actions: Sequence[AlterAction]) -> None:
+        """Replace a table by the result of these actions. Catalogs that must tell what changed override this."""
+        self.alter_table(table_path, new_table)
+
+    def stage_table(self, table_path: ObjectPath, table: CatalogBaseTable, replaces: bool) -> CatalogBaseTable | None:
+        """Return a table that the job which fills it creates, together with its first rows; None if it cannot.
+
+        Nothing changes in the catalog. `replaces`: an existing table of this name is replaced.
+        """
+        return None
+
+    def get_table_at(self, table_path: ObjectPath, time_ms: int) -> CatalogBaseTable:
+        """Return a table as it was at a time (ms since 1970)."""
+        raise UnsupportedError(
+            f"catalog {self.name} keeps no earlier versions of {table_path}, so FOR SYSTEM_TIME AS OF a constant has "
+            "none to read: use a table of a catalog of type 'iceberg' or 'delta'"
+        )
+
+    def with_hints(self, table_path: ObjectPath, table: CatalogBaseTable, hints: Mapping[str, str]) -> CatalogBaseTable:
+        """Return a table as these options of a query select it; an earlier version may have other columns."""
+        return table
+
+    def list_partitions(self, table_path: ObjectPath) -> list[str] | None:
+        """Return the partitions of a table as `key=value/key=value`; None if the catalog does not know of any."""
+        return None
 
     def rename_table(self, table_path: ObjectPath, new_table_name: str, ignore_if_not_exists: bool = False) -> None:
         """Rename a table or view within its database."""

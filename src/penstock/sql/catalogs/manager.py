@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import tzinfo
 
-from penstock.base.errors import did_you_mean
+from penstock.base.errors import UnsupportedError, did_you_mean
 from penstock.base.secrets import remember
 from penstock.sql.analyzer.calls import Calls, FindFunction
 from penstock.sql.analyzer.from_clause import options_of_hints
@@ -102,12 +102,18 @@ class CatalogManager:
             raise ValidationError(f"Catalog {name} already exists.")
         self._catalogs[name] = catalog
 
+    def replace_catalog(self, name: str, catalog: Catalog) -> None:
+        """Put a catalog with other options in the place of an existing one."""
+        before = self.catalog(name)
+        self._catalogs[name] = catalog
+        before.close()
+
     def unregister_catalog(self, name: str) -> None:
         """Remove a catalog that is not the current one."""
         self.catalog(name)
         if name == self.current_catalog:
             raise ValidationError("Cannot drop a catalog which is currently in use.")
-        del self._catalogs[name]
+        self._catalogs.pop(name).close()
 
     def use_catalog(self, name: str) -> None:
         """Make a catalog the current one, with its default database."""
@@ -298,7 +304,9 @@ class CatalogManager:
         """Return the resolved schema of a table."""
         return resolve(table.schema, self.calls())
 
-    def scan(self, path: tuple[str, ...], hints: tuple[relations.Hint, ...]) -> tuple[Node, tuple[str, ...]] | None:
+    def scan(
+        self, path: tuple[str, ...], hints: tuple[relations.Hint, ...], time_ms: int | None = None
+    ) -> tuple[Node, tuple[str, ...]] | None:
         """See `Tables`.
 
         A view expands to its query; a table is a scan of stored columns, with computed columns on top.
@@ -307,6 +315,13 @@ class CatalogManager:
         if entry is None:
             return None
         full_path, table = entry
+        if time_ms is not None:
+            if table.is_view or full_path in self._temporary:
+                raise UnsupportedError(
+                    f"FOR SYSTEM_TIME AS OF a constant reads an earlier version of a catalog's table, and "
+                    f"'{'.'.join(full_path)}' is a view or temporary: name the table itself"
+                )
+            table = self._catalogs[full_path[0]].get_table_at(ObjectPath(*full_path[1:]), time_ms)
         given = options_of_hints(hints)
         if table.is_view:
             if given:
@@ -314,7 +329,9 @@ class CatalogManager:
                     f"View '{'.'.join(full_path)}' cannot be enriched with new options: only tables take hints."
                 )
             return self._view(full_path, table), full_path
-        options = {**table.options, **dict(given)}
+        if given and time_ms is None and full_path not in self._temporary:
+            table = self._catalogs[full_path[0]].with_hints(ObjectPath(*full_path[1:]), table, dict(given))
+        options = {**table.options_for_connector(), **dict(given)}
         schema = self.resolved(table)
         scan = _scan(full_path, schema, tuple(options.items()), table.partition_keys, self.calls().session.zone)
         return with_null_times(with_computed(scan, schema), scan, table.schema.primary_key, self), full_path

@@ -91,7 +91,7 @@ def write_plan(
             f"'{table.options.get('connector', '')}' does not support for writing"
         )
     columns = [column for column in sinks.resolved(table).columns if column.is_persisted()]
-    static = _static(sinks, path, table, partition)
+    static = find_static_values(sinks, path, table, partition)
     filled = _filled(path, columns, plan, names, static)
     expressions, written = _expressions(columns, plan, filled, static)
     _check(".".join(path), columns, expressions)
@@ -104,7 +104,7 @@ def write_plan(
         schema=row_schema(columns).without_time(),
         input=plan,
         path=path,
-        options=tuple({**table.options, **dict(options)}.items()),
+        options=tuple({**table.options_for_connector(), **dict(options)}.items()),
         key=tuple(index for index, column in enumerate(columns) if column.name in key),
         columns=() if len(written) == len(columns) else tuple(written),
         overwrites=overwrites,
@@ -116,9 +116,10 @@ def write_plan(
     )
 
 
-def _static(
+def find_static_values(
     sinks: Sinks, path: Path, table: CatalogBaseTable, partition: Sequence[tuple[str, Expression]]
 ) -> dict[str, Constant]:
+    """Return the constants of PARTITION (…). Raises `ValidationError` for a name that is no partition column."""
     constants: dict[str, Constant] = {}
     calls = sinks.calls()
     analyser = ScalarAnalyser(build_scope(Values(schema=RowSchema(()), rows=()), calls), calls)

@@ -9,6 +9,7 @@ rows or changes of a query.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -23,7 +24,7 @@ from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.codecs.arrow_columns import NANOSECONDS, exact_cast
 from penstock.codecs.column_data import ColumnData
 from penstock.connectors.delta import log
-from penstock.connectors.delta.commits import PreparedFiles
+from penstock.connectors.delta.commits import NewTable, PreparedFiles
 from penstock.connectors.delta.log import Scanned, Start, WantedColumn, check_before_reading, check_before_writing
 from penstock.connectors.delta.sink import DeltaSink, DeltaWriter
 from penstock.connectors.delta.source import INTERVAL_MS, DeltaSource, parse_start
@@ -35,7 +36,7 @@ from penstock.sql.data.types import DataType
 from penstock.sql.formats import columnar_files
 from penstock.sql.logical.nodes import ALL, INSERTS, PlanColumn, RowSchema, Scan, Write
 from penstock.sql.tables import tables
-from penstock.sql.tables.connector import TableConnector, TableLookup, TableOptions, held_lookup
+from penstock.sql.tables.connector import TableConnector, TableLookup, TableOptions, columns_scan, held_lookup
 from penstock.sql.typed import Typed
 
 
@@ -83,6 +84,12 @@ CHANGE_FEED: Final = _flag(
     "readChangeFeed",
     "With `streaming`, whether to read a changelog; the table must have `delta.enableChangeDataFeed`.",
 )
+CREATE: Final = (
+    ConfigOptions.key("sink.create-table")
+    .boolean_type()
+    .default_value(True)
+    .with_description("Whether to create a missing table from the declared columns.")
+)
 MERGE_SCHEMA: Final = _flag("mergeSchema", "Whether a sink adds missing columns to the table.")
 FILE_SIZE: Final = (
     ConfigOptions.key("targetFileSize")
@@ -106,6 +113,7 @@ OPTIONAL: Final[tuple[ConfigOption[Any], ...]] = (
     IGNORE_DELETES,
     IGNORE_CHANGES,
     CHANGE_FEED,
+    CREATE,
     MERGE_SCHEMA,
     FILE_SIZE,
     COMPACTION,
@@ -114,6 +122,11 @@ OPTIONAL: Final[tuple[ConfigOption[Any], ...]] = (
 STORAGE: Final = "storage."
 #: the prefix of properties for a new table
 PROPERTIES: Final = "delta."
+#: The option by which a catalog hands over a table that the commit creates.
+NEW_TABLE: Final = "sink.new-table"
+#: The option by which a catalog asks for a table about the table, and the names of these tables.
+METADATA_TABLE: Final = "metadata-table"
+METADATA_TABLES: Final = ("history", "files")
 _OF_BATCH: Final = (VERSION_AS_OF, TIMESTAMP_AS_OF)
 _OF_STREAMING: Final = (STARTING_VERSION, STARTING_TIMESTAMP, IGNORE_DELETES, IGNORE_CHANGES, CHANGE_FEED)
 
@@ -121,6 +134,38 @@ _OF_STREAMING: Final = (STARTING_VERSION, STARTING_TIMESTAMP, IGNORE_DELETES, IG
 def read_place(options: TableOptions) -> TablePlace:
     """Return the location of the table."""
     return TablePlace.of(options.required(PATH), dict(options.below(STORAGE)))
+
+
+def load_metadata(table: Any, kind: str) -> pa.Table:
+    """Return the rows of a table about a table: its versions, or the files of the newest one."""
+    instant = pa.timestamp("ms", "UTC")
+    if kind == "files":
+        files = pa.table(table.get_add_actions())
+        names = ("path", "size_bytes", "modification_time", "num_records")
+        kinds = (pa.string(), pa.int64(), instant, pa.int64())
+        columns = [files.column(name).cast(column) for name, column in zip(names, kinds, strict=True)]
+        partitions = files.column("partition").to_pylist() if "partition" in files.column_names else []
+        texts: list[str | None] = [json.dumps(value, default=str) for value in partitions]
+        texts = texts or [None] * files.num_rows
+        return pa.table([*columns, pa.array(texts, pa.string())], [*names, "partition"])
+    schema = pa.schema(
+        [
+            ("version", pa.int64()),
+            ("timestamp", instant),
+            ("operation", pa.string()),
+            ("operation_parameters", pa.string()),
+        ]
+    )
+    rows = [
+        {
+            "version": entry["version"],
+            "timestamp": entry.get("timestamp"),
+            "operation": entry.get("operation"),
+            "operation_parameters": json.dumps(entry.get("operationParameters"), default=str),
+        }
+        for entry in table.history()
+    ]
+    return pa.Table.from_pylist(rows, schema=schema)
 
 
 def read_table_properties(options: TableOptions) -> dict[str, str]:
@@ -323,11 +368,13 @@ class DeltaConnector(TableConnector):
 
     def more_options(self, options: TableOptions, columns: Sequence[str]) -> Iterable[str]:
         """Return the delta-rs storage options and the table properties."""
-        return [key for key in options if key.startswith((STORAGE, PROPERTIES))]
+        return [key for key in options if key.startswith((STORAGE, PROPERTIES)) or key in (NEW_TABLE, METADATA_TABLE)]
 
     def scan(self, scan: Scan, options: TableOptions) -> tables.TableScan:
         """Return the scan. Raises `ValidationError` for conflicting options."""
         require_library()
+        if METADATA_TABLE in options:
+            return columns_scan(load_metadata(read_place(options).open(), options[METADATA_TABLE]), scan.schema)
         _stored(options.title, scan.schema)
         is_following = follows(options)
         interval_ms = options.read(INTERVAL)
@@ -353,12 +400,18 @@ class DeltaConnector(TableConnector):
     def writer(self, write: Write, options: TableOptions) -> tables.TableWriter:
         """Return a writer that merges by the primary key if the table declares one."""
         require_library()
+        if METADATA_TABLE in options:
+            raise UnsupportedError(f"table {options.title} tells about a table, and is not written")
         if write.overwrites:
             raise UnsupportedError(
                 f"INSERT OVERWRITE into Delta table {options.title} is not supported: delete its rows"
             )
         schema = write.schema
-        check_before_writing(read_place(options), bool(write.key))
+        new = NewTable.from_text(options[NEW_TABLE]) if NEW_TABLE in options else None
+        if new is None:
+            check_before_writing(read_place(options), bool(write.key))
+        else:
+            new.check(options.title)
         compaction = options.read(COMPACTION)
         if compaction is not None and compaction < 1:
             raise options.wrong(COMPACTION.key(), f"it must be 1 or above, not {compaction}")
@@ -374,6 +427,8 @@ class DeltaConnector(TableConnector):
                 properties=read_table_properties(options),
                 target_bytes=options.read(FILE_SIZE),
                 compact_after=compaction,
+                creates=options.read(CREATE),
+                new=new,
             )
         except ConfigurationError as error:
             raise ValidationError(f"table {options.title} cannot be written: {error}") from error

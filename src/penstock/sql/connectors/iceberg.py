@@ -10,7 +10,7 @@ systems are translated: comparisons of a column with constants of its own kind.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -35,7 +35,7 @@ from penstock.sql.data import types
 from penstock.sql.data.arrow import arrow_type, columns_of_changes, to_column
 from penstock.sql.data.types import DataType
 from penstock.sql.logical.nodes import ALL, INSERTS, PlanColumn, RowSchema, Scan, Write
-from penstock.sql.tables.connector import TableConnector, TableLookup, TableOptions, held_lookup
+from penstock.sql.tables.connector import TableConnector, TableLookup, TableOptions, columns_scan, held_lookup
 from penstock.sql.tables.tables import (
     Filtered,
     FilterPushDown,
@@ -155,6 +155,14 @@ _OF_CATALOG: Final = re.compile(
 #: Options that become properties of a new table.
 _OF_TABLE: Final = re.compile(r"write\.(?!upsert\.enabled).+|commit\..+|history\..+|format-version|gc\.enabled")
 _BEHIND: Final = "catalog."
+#: The option by which a catalog hands over a table that the first commit creates.
+NEW_TABLE: Final = "sink.new-table"
+#: The option by which a catalog asks for a table about the table, and the names of these tables.
+METADATA_TABLE: Final = "metadata-table"
+METADATA_TABLES: Final = (
+    *("snapshots", "history", "files", "data_files", "delete_files", "all_files", "all_data_files", "partitions"),
+    *("manifests", "all_manifests", "entries", "refs", "metadata_log_entries"),
+)
 #: unsupported options of Iceberg's connector, and why
 _REFUSED: Final = (
     (re.compile(r"catalog-impl"), "catalogs are pyiceberg's: use 'catalog-type', or 'catalog.py-catalog-impl'"),
@@ -176,19 +184,40 @@ def more_keys(options: TableOptions) -> Iterable[str]:
                 raise UnsupportedError(
                     f"option '{key}' of table {options.title} is not supported ({reason}): leave it out"
                 )
-        if _OF_CATALOG.fullmatch(key) or _OF_TABLE.fullmatch(key) or key.startswith(_BEHIND):
+        if belongs_to_catalog(key) or _OF_TABLE.fullmatch(key) or key in (NEW_TABLE, METADATA_TABLE):
             yield key
+
+
+def load_metadata(table: Any, kind: str) -> pa.Table:
+    """Return the rows of a table about a table, such as its snapshots."""
+    rows: pa.Table = getattr(table.inspect, kind)()
+    names = [field.name for field in rows.schema if field.type != pa.struct([])]
+    # pyiceberg's points in time have no zone, and are UTC.
+    is_utc = {name for name in names if pa.types.is_timestamp(rows.schema.field(name).type)}
+    instant = pa.timestamp("ms", "UTC")
+    columns = [rows.column(name).cast(instant) if name in is_utc else rows.column(name) for name in names]
+    return pa.table(columns, names)
+
+
+def belongs_to_catalog(key: str) -> bool:
+    """Return whether an option is passed to the catalog."""
+    return _OF_CATALOG.fullmatch(key) is not None or key.startswith(_BEHIND)
+
+
+def read_catalog_loader(options: Mapping[str, str]) -> tables.CatalogLoader:
+    """Return the loader of the catalog that options reach."""
+    properties = {key: options[key] for key in options if _OF_CATALOG.fullmatch(key)}
+    properties |= {key.removeprefix(_BEHIND): options[key] for key in options if key.startswith(_BEHIND)}
+    for option, name in ((CATALOG_TYPE, "type"), (URI, "uri"), (WAREHOUSE, "warehouse")):
+        if option.key() in options:
+            properties[name] = options[option.key()]
+    return tables.CatalogLoader.of(options[CATALOG_NAME.key()], properties)
 
 
 def build_table_loader(options: TableOptions, path: tuple[str, ...]) -> tables.TableLoader:
     """Return the loader of the table."""
-    properties = {key: options[key] for key in options if _OF_CATALOG.fullmatch(key)}
-    properties |= {key.removeprefix(_BEHIND): options[key] for key in options if key.startswith(_BEHIND)}
-    for option, name in ((CATALOG_TYPE, "type"), (URI, "uri"), (WAREHOUSE, "warehouse")):
-        value = options.read(option)
-        if value is not None:
-            properties[name] = value
-    catalog = tables.CatalogLoader.of(options.required(CATALOG_NAME), properties)
+    options.required(CATALOG_NAME)
+    catalog = read_catalog_loader({key: options[key] for key in options})
     table = options.read(TABLE) or path[-1]
     try:
         return tables.TableLoader.from_catalog(catalog, (*options.read(DATABASE).split("."), table))
@@ -409,6 +438,9 @@ class IcebergConnector(TableConnector):
     def scan(self, scan: Scan, options: TableOptions) -> TableScan:
         """Return the scan. Raises `ValidationError` for conflicting options."""
         tables.require_library()
+        if METADATA_TABLE in options:
+            with build_table_loader(options, scan.path).opened() as table:
+                return columns_scan(load_metadata(table, options[METADATA_TABLE]), scan.schema)
         check_types(options.title, scan.schema, is_read=True)
         scanned = Scanned(
             build_table_loader(options, scan.path),
@@ -438,6 +470,8 @@ class IcebergConnector(TableConnector):
     def writer(self, write: Write, options: TableOptions) -> TableWriter:
         """Return a writer that appends rows, or writes by primary key if the table declares one."""
         tables.require_library()
+        if METADATA_TABLE in options:
+            raise UnsupportedError(f"table {options.title} tells about a table, and is not written")
         check_types(options.title, write.schema)
         is_by_key = bool(write.key) and options.read(UPSERT) and not write.overwrites
         key = tuple(write.schema[index].name for index in write.key)
@@ -454,15 +488,22 @@ class IcebergConnector(TableConnector):
             branch=options.read(BRANCH) or tables.MAIN,
             target_bytes=target,
             retention_ms=retention_ms,
+            new=tables.NewTable.from_text(options[NEW_TABLE]) if NEW_TABLE in options else None,
         )
         assert settings.declared is not None
-        tables.check_before_writing(
-            settings.loader, settings.declared, settings.evolves, settings.branch if is_by_key else None
-        )
+        if settings.new is None:
+            tables.check_before_writing(
+                settings.loader, settings.declared, settings.evolves, settings.branch if is_by_key else None
+            )
         sink = TableIcebergSink(settings, write.schema)
         if not is_by_key:
             return TableWriter(sink, INSERTS, takes_columns=True)
         return TableWriter(sink, ALL, wants_before=False, takes_columns=True, deletes_by_key=True)
+
+
+def split_partitioning(text: str) -> list[str]:
+    """Return the partition fields in a text such as `day(ts), bucket(16, id)`."""
+    return list(map(str.strip, _COMMA.split(text)))
 
 
 def _declared(write: Write, options: TableOptions, key: tuple[str, ...]) -> tables.DeclaredTable:
@@ -470,7 +511,7 @@ def _declared(write: Write, options: TableOptions, key: tuple[str, ...]) -> tabl
     text = options.read(PARTITIONING)
     if text is not None and write.partition_keys:
         raise options.wrong(PARTITIONING.key(), "the table is PARTITIONED BY columns already: leave out one of the two")
-    partitioning = write.partition_keys if text is None else tuple(map(str.strip, _COMMA.split(text)))
+    partitioning = write.partition_keys if text is None else split_partitioning(text)
     try:
         for transform in partitioning:
             column, _ = tables.partition_transform(transform)

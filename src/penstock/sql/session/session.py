@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from datetime import tzinfo
 from functools import cache, partial
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, Final, TypeVar
 
 from penstock.base.config_options import BOOLEAN, DURATION_MS, INTEGER, STRING, ConfigOption, choice
@@ -291,6 +292,19 @@ def _create_spark_catalog(settings: Callable[[], Mapping[str, str]], name: str, 
     return spark_catalog(settings, name, options)
 
 
+#: the functions that create catalogs of other systems, below `penstock.sql.connectors`; imported when they are used
+EXTERNAL_CATALOGS: Final = {
+    "delta": "delta_catalog:delta_catalog",
+    "iceberg": "iceberg_catalog:iceberg_catalog",
+    "jdbc": "jdbc_catalog:jdbc_catalog",
+}
+
+
+def _create_external_catalog(place: str, name: str, options: dict[str, str]) -> Catalog:
+    create: CatalogFactory = resolve_name(f"penstock.sql.connectors.{place}")
+    return create(name, options)
+
+
 def _in_memory(name: str, options: dict[str, str]) -> Catalog:
     unknown = sorted(options.keys() - {"type", "default-database"})
     if unknown:
@@ -319,6 +333,7 @@ class TableSession:
             IN_MEMORY: _in_memory,
             FILE: file_catalog,
             "spark": partial(_create_spark_catalog, config.to_map),
+            **{kind: partial(_create_external_catalog, place) for kind, place in EXTERNAL_CATALOGS.items()},
         }
         self.catalog_descriptors = {catalog.name: CatalogDescriptor(catalog.name, {"type": IN_MEMORY})}
         #: the inserts since BEGIN STATEMENT SET, until END

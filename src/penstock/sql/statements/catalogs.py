@@ -11,11 +11,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from penstock.base.errors import UnsupportedError
+from penstock.base.secrets import remember, shown
 from penstock.sql.catalogs.catalog import CatalogDatabase, CatalogDescriptor
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.parser import statements
 from penstock.sql.session.result import TableResult
-from penstock.sql.session.session import TableSession
+from penstock.sql.session.session import IN_MEMORY, TableSession
 from penstock.sql.statements import insert as results
 from penstock.sql.statements import models
 from penstock.sql.statements import objects as functions
@@ -114,6 +115,7 @@ MODULES_HANDLERS: Final[dict[type[statements.Statement], Callable[[TableSession,
 def create_catalog(session: TableSession, descriptor: CatalogDescriptor, if_not_exists: bool = False) -> None:
     """Create a catalog; its option `type` selects the factory."""
     name = descriptor.catalog_name
+    remember(descriptor.options)
     if name in session.manager.list_catalogs():
         if if_not_exists:
             return
@@ -169,6 +171,10 @@ def _alter(session: TableSession, statement: statements.Alter) -> TableResult:
             descriptor = replace(descriptor, comment=statement.text)
         case _:
             raise UnsupportedError(f"ALTER CATALOG {statement.verb} is not supported")
+    kind = options.get("type", IN_MEMORY)
+    if options != descriptor.options and kind in session.catalog_factories and kind != IN_MEMORY:
+        remember(options)
+        session.manager.replace_catalog(name, session.catalog_factories[kind](name, dict(options)))
     session.catalog_descriptors[name] = replace(descriptor, options=options)
     return results.done()
 
@@ -214,7 +220,7 @@ def _use(session: TableSession, statement: statements.Use) -> TableResult:
 def show_create(session: TableSession, path: tuple[str, ...]) -> str:
     """Run SHOW CREATE CATALOG."""
     descriptor = get_catalog_descriptor(session, path[-1])
-    return results.create_text("CATALOG", (descriptor.catalog_name,), descriptor.comment, descriptor.options)
+    return results.create_text("CATALOG", (descriptor.catalog_name,), descriptor.comment, shown(descriptor.options))
 
 
 def _unsupported(kind: str) -> UnsupportedError:

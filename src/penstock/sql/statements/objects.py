@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from penstock.base.errors import UnsupportedError
+from penstock.base.errors import PenstockError, UnsupportedError
 from penstock.sql.catalogs.catalog import CatalogBaseTable, CatalogFunction, ObjectPath
 from penstock.sql.catalogs.ddl import build_catalog_table
 from penstock.sql.catalogs.sinks import accepts, write_plan
@@ -47,7 +47,9 @@ def _base(session: TableSession, statement: statements.CreateTable) -> CatalogBa
         raise session.manager.missing(reason, statement.like.path)
     if entry[1].is_view:
         raise ValidationError(f"Source table '{'.'.join(entry[0])}' of the LIKE clause can not be a VIEW")
-    return entry[1]
+    is_within = not statement.is_temporary and session.manager.qualified(statement.path)[0] == entry[0][0]
+    # Outside of its catalog, a copy of the options reads the same table.
+    return entry[1] if is_within else replace(entry[1], options=entry[1].options_for_connector())
 
 
 # --- from a query ----------------------------------------------------------------------------------------------------
@@ -64,10 +66,21 @@ def _create_from_query(session: TableSession, statement: statements.CreateTable)
             f"The table '{format_path(plan.path)}' to be replaced doesn't exist. You can try to use CREATE TABLE AS "
             "statement or CREATE OR REPLACE TABLE AS statement."
         )
-    if existing is not None and (statement.replaces or statement.is_replace):
+    replaces = existing is not None and (statement.replaces or statement.is_replace)
+    if existing is not None and not replaces and not statement.is_temporary:
+        raise ValidationError(f"Table (or view) {'.'.join(plan.path[1:])} already exists in Catalog {plan.path[0]}.")
+    if table.connector_options is not None and not session.config.is_streaming():
+        return session.write([plan])  # the job creates the table together with its rows
+    if replaces:
         session.manager.drop(statement.path, False, statement.is_temporary, False)
     session.manager.create(statement.path, table, statement.is_temporary)
-    return session.write([plan])
+    created = results.target(session, statement.path)[1]
+    try:
+        return session.write([replace(plan, options=tuple(created.options_for_connector().items()))])
+    except PenstockError:
+        if created.connector_options is not None and not replaces:
+            session.manager.drop(statement.path, False, statement.is_temporary, True)  # no job fills it
+        raise
 
 
 def create_as(session: TableSession, statement: statements.CreateTable) -> tuple[CatalogBaseTable, Write]:
@@ -78,6 +91,9 @@ def create_as(session: TableSession, statement: statements.CreateTable) -> tuple
     merged = replace(statement.elements, columns=tuple(columns))
     table = build_catalog_table(replace(statement, elements=merged, names=(), query=None))
     full_path = session.manager.qualified(statement.path)
+    if not statement.is_temporary:
+        catalog, replaces = session.manager.catalog(full_path[0]), statement.replaces or statement.is_replace
+        table = catalog.stage_table(ObjectPath(*full_path[1:]), table, replaces) or table
     return table, write_plan(session.manager, full_path, table, plan, names=plan.schema.names)
 
 

@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from penstock.base.errors import UnsupportedError
+from penstock.base.secrets import shown
 from penstock.sql.catalogs.catalog import Catalog, CatalogBaseTable, ObjectPath
 from penstock.sql.catalogs.columns import Column, ColumnKind, ResolvedSchema
 from penstock.sql.catalogs.manager import InlineView
+from penstock.sql.catalogs.sinks import find_static_values
 from penstock.sql.data import types
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.functions.aggregates import AGGREGATE_FUNCTIONS
@@ -99,7 +101,8 @@ def _catalog(session: TableSession, statement: statements.Describe) -> TableResu
         ("comment", descriptor.comment),
     ]
     if statement.is_extended:
-        pairs += [(f"option:{key}", value) for key, value in sorted(descriptor.options.items()) if key != "type"]
+        options = sorted(shown(descriptor.options).items())
+        pairs += [(f"option:{key}", value) for key, value in options if key != "type"]
     return _pairs(pairs)
 
 
@@ -357,14 +360,16 @@ def _show(session: TableSession, statement: statements.Show) -> TableResult:
 
 
 def _partitions(session: TableSession, statement: statements.Show) -> TableResult:
-    """Return no partitions, because catalogs in memory store none; raise if the table is not partitioned."""
+    """List the partitions; catalogs in memory store none. Raise if the table is not partitioned."""
     full_path, table = require_table(session, statement.path)
-    if not table.partition_keys:
+    is_temporary = session.manager.temporary(statement.path) is not None
+    catalog = session.manager.catalog(full_path[0])
+    listed = None if is_temporary or table.is_view else catalog.list_partitions(ObjectPath(*full_path[1:]))
+    if listed is None and not table.partition_keys:
         raise ValidationError(f"Table {'.'.join(full_path)} is not partitioned.")
-    for name, _ in statement.partition:
-        if name not in table.partition_keys:
-            raise ValidationError(f"'{name}' is no partition column of table '{'.'.join(full_path)}'")
-    return results.listing("partition name", [])
+    constants = find_static_values(session.manager, full_path, table, statement.partition)
+    wanted = {f"{name}={constant.value}" for name, constant in constants.items()}
+    return results.listing("partition name", [text for text in listed or () if wanted <= set(text.split("/"))])
 
 
 SHOW_HANDLERS: Final[dict[type[statements.Statement], Callable[[TableSession, Any], TableResult]]] = {

@@ -32,6 +32,8 @@ import pyarrow as pa
 from penstock.base.config_options import ConfigOption, ConfigOptions
 from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.base.secrets import remember
+from penstock.codecs.arrow_columns import exact_cast
+from penstock.connectors.collection import ColumnsSource
 from penstock.runtime.columns import as_columns
 from penstock.runtime.connector import Boundedness, InputStatus, Source
 from penstock.runtime.records import Batch
@@ -472,6 +474,13 @@ class TableOptions(Mapping[str, str]):
 
     def _named(self, error: ConfigurationError, option: ConfigOption[Any]) -> str:
         return str(error).replace(f"option {option.key()} ", f"option {self._prefix}{option.key()} ", 1)
+
+
+def columns_scan(rows: pa.Table, schema: RowSchema) -> TableScan:
+    """Return the scan of a small table whose rows are known while the statement is planned."""
+    arrays = [exact_cast(_whole(rows.column(column.name)), arrow_type(column.type)) for column in schema]
+    batch = pa.RecordBatch.from_arrays(arrays, column_names(len(arrays)))
+    return WholeScan(TableReader(ColumnsSource(batch)))
 
 
 def missing(title: str, keys: Sequence[str], what: str = "table") -> ValidationError:
