@@ -47,27 +47,10 @@ from penstock.codecs.cloud import as_main
 from penstock.drivers.event_loop import WAIT_MS_MAX, EventLoopThread, SystemClock, ThreadBackground, rare_collections
 from penstock.drivers.inspection import Answers
 from penstock.drivers.logs import ProcessLogs, kept_logs
+from penstock.drivers.spark import sockets
 from penstock.drivers.spark.handle import LOOPBACK, PYTHON_REMEDY
 from penstock.drivers.spark.heartbeats import AnswerQuestion, HeartbeatSender, LoopState, LoopWatch, answer_nothing
 from penstock.drivers.spark.python_workers import FAILED, ORPHANED, RELEASED, Executor, WorkerServices, WorkerSettings
-from penstock.drivers.spark.sockets import (
-    CONNECT_TIMEOUT_S,
-    CONTROL_ROLE,
-    LAST_WORDS_LINGER_MS,
-    DataLink,
-    DataLinks,
-    KeyAuthenticator,
-    LinkMonitor,
-    LocalPort,
-    RefusalMonitor,
-    Waker,
-    WorkerKeys,
-    bind_server,
-    connect_client,
-    data_address,
-    host_identity,
-    identity,
-)
 from penstock.runtime import protocol
 from penstock.runtime.columns import make_batch
 from penstock.runtime.ports import Clock, MasterGateway
@@ -134,7 +117,7 @@ class WorkerEndpoint:
     def __init__(
         self,
         worker_id: str,
-        keys: WorkerKeys,
+        keys: sockets.WorkerKeys,
         master_address: str,
         bind_host: str,
         advertise_host: str,
@@ -153,36 +136,36 @@ class WorkerEndpoint:
         )
         self._streams = StreamReceiver(worker_id, self._buffers)
         self._context = zmq.Context()
-        self._authenticator = KeyAuthenticator(self._context, keys.worker_public)
-        self._local_port: LocalPort | None = None
+        self._authenticator = sockets.KeyAuthenticator(self._context, keys.worker_public)
+        self._local_port: sockets.LocalPort | None = None
         try:
             self._data = self._context.socket(zmq.PULL)
-            self._refusals = RefusalMonitor(self._context, self._data)
-            tcp = bind_server(
+            self._refusals = sockets.RefusalMonitor(self._context, self._data)
+            tcp = sockets.bind_server(
                 self._data, keys.worker_public, keys.worker_secret, bind_host, advertise_host, max_frame_bytes
             )
-            host = host_identity()
-            self._links = DataLinks(self._context, keys, max_frame_bytes, worker_id, host)
+            host = sockets.host_identity()
+            self._links = sockets.DataLinks(self._context, keys, max_frame_bytes, worker_id, host)
 
             self._master = self._context.socket(zmq.DEALER)
-            self._master.setsockopt(zmq.ROUTING_ID, identity(CONTROL_ROLE, worker_id))
-            self._master_monitor = LinkMonitor(self._context, self._master, CONNECT_TIMEOUT_S)
-            connect_client(self._master, keys, keys.master_public, master_address, max_frame_bytes)
+            self._master.setsockopt(zmq.ROUTING_ID, sockets.identity(sockets.CONTROL_ROLE, worker_id))
+            self._master_monitor = sockets.LinkMonitor(self._context, self._master, sockets.CONNECT_TIMEOUT_S)
+            sockets.connect_client(self._master, keys, keys.master_public, master_address, max_frame_bytes)
             self._heartbeats = HeartbeatSender(self._context, keys, worker_id, master_address, max_frame_bytes)
-            self._waker = Waker()
+            self._waker = sockets.Waker()
 
             path = None
             if host is not None:
-                self._local_port = LocalPort(self._data)
+                self._local_port = sockets.LocalPort(self._data)
                 path = self._local_port.path
-            self.data_address = data_address(tcp, host, path)
+            self.data_address = sockets.data_address(tcp, host, path)
         except BaseException:
             self._authenticator.close()
             self._context.destroy(linger=0)
             self._remove_local_port()
             raise
         #: Links with credit that may not have left with a buffer.
-        self._owing: dict[DataLink, None] = {}
+        self._owing: dict[sockets.DataLink, None] = {}
         self._poller = zmq.Poller()
         for source in (self._data, self._master, self._waker.fileno()):
             self._poller.register(source, zmq.POLLIN)
@@ -292,7 +275,7 @@ class WorkerEndpoint:
             self._refusals.close()
             self._master_monitor.close()
             self._data.close(linger=0)
-            self._master.close(linger=LAST_WORDS_LINGER_MS if self._master_lost is None else 0)
+            self._master.close(linger=sockets.LAST_WORDS_LINGER_MS if self._master_lost is None else 0)
             self._authenticator.close()
             self._waker.close()
             self._context.term()

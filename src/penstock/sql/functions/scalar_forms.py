@@ -22,29 +22,9 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from penstock.sql.data import datetimes
+from penstock.sql.data import datetimes, types
 from penstock.sql.data.arrow import Kernel, to_column
 from penstock.sql.data.errors import TableRuntimeError
-from penstock.sql.data.types import (
-    BigIntType,
-    BinaryType,
-    BooleanType,
-    CharType,
-    DataType,
-    DateType,
-    DayTimeIntervalType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegralType,
-    IntType,
-    LocalZonedTimestampType,
-    NullType,
-    TimestampType,
-    TimeType,
-    VarBinaryType,
-    VarCharType,
-)
 from penstock.sql.datetime_format.patterns import Choice, Dialect, Letters, Part, parse_pattern
 from penstock.sql.functions.datetime import PARTS_OF_DAY, PARTS_OF_TIME, SHORT_PARTS
 from penstock.sql.functions.definition import UNKNOWN, Call, ValueKernel
@@ -73,17 +53,17 @@ class ScalarForm(NamedTuple):
 
 
 SAME: Final = ScalarForm("{0}")
-_TEXT: Final = (CharType, VarCharType)
-_BYTES: Final = (BinaryType, VarBinaryType)
-_TIMESTAMPS: Final = (TimestampType, LocalZonedTimestampType)
-_NUMBERS: Final = (IntegralType, DoubleType, FloatType, DecimalType)
+_TEXT: Final = (types.CharType, types.VarCharType)
+_BYTES: Final = (types.BinaryType, types.VarBinaryType)
+_TIMESTAMPS: Final = (types.TimestampType, types.LocalZonedTimestampType)
+_NUMBERS: Final = (types.IntegralType, types.DoubleType, types.FloatType, types.DecimalType)
 #: types whose values compare in Python as Arrow's kernels compare them
-_COMPARED: Final = (*_NUMBERS, *_TEXT, *_BYTES, DateType, TimeType, *_TIMESTAMPS)
+_COMPARED: Final = (*_NUMBERS, *_TEXT, *_BYTES, types.DateType, types.TimeType, *_TIMESTAMPS)
 #: results of value functions that need no rounding to become a value of the type
-_EXACT_RESULTS: Final = (*_TEXT, *_BYTES, BooleanType, IntegralType)
+_EXACT_RESULTS: Final = (*_TEXT, *_BYTES, types.BooleanType, types.IntegralType)
 
 
-def form_of_values(kernel: object, result: DataType, operands: int) -> ScalarForm | None:
+def form_of_values(kernel: object, result: types.DataType, operands: int) -> ScalarForm | None:
     """Return the scalar form of a kernel that has a function of single values; None for other kernels."""
     if not isinstance(kernel, ValueKernel) or not isinstance(result, _EXACT_RESULTS):
         return None
@@ -96,7 +76,7 @@ def wrapped(value: int, least: int, most: int) -> int:
     return (value - least) % (most - least + 1) + least
 
 
-def bounds_of(kind: DataType) -> tuple[int, int]:
+def bounds_of(kind: types.DataType) -> tuple[int, int]:
     """Return the least and the greatest integer of a type."""
     bits = 8 << INTEGERS.index(type(kind))
     return -(1 << bits - 1), (1 << bits - 1) - 1
@@ -111,7 +91,7 @@ def _comparison(sign: str) -> Callable[[Call], ScalarForm | None]:
         if type(first) is not type(other):
             return None
         is_equality = sign in ("==", "!=")
-        if isinstance(first, _COMPARED) or (is_equality and isinstance(first, BooleanType)):
+        if isinstance(first, _COMPARED) or (is_equality and isinstance(first, types.BooleanType)):
             return ScalarForm(f"{{0}} {sign} {{1}}")
         return None
 
@@ -121,8 +101,8 @@ def _comparison(sign: str) -> Callable[[Call], ScalarForm | None]:
 def _distinct(sign: str) -> Callable[[Call], ScalarForm | None]:
     def form(call: Call) -> ScalarForm | None:
         first, other = call.types
-        is_floating = isinstance(first, FloatType | DoubleType)  # two NaN are not distinct
-        if type(first) is not type(other) or is_floating or not isinstance(first, (*_COMPARED, BooleanType)):
+        is_floating = isinstance(first, types.FloatType | types.DoubleType)  # two NaN are not distinct
+        if type(first) is not type(other) or is_floating or not isinstance(first, (*_COMPARED, types.BooleanType)):
             return None
         return ScalarForm(f"{{0}} {sign} {{1}}", takes_null=True)
 
@@ -132,7 +112,9 @@ def _distinct(sign: str) -> Callable[[Call], ScalarForm | None]:
 def _membership(call: Call) -> ScalarForm | None:
     """IN with constants alone, which are a set."""
     first = call.types[0]
-    if not isinstance(first, (*_COMPARED, BooleanType)) or any(type(kind) is not type(first) for kind in call.types):
+    if not isinstance(first, (*_COMPARED, types.BooleanType)) or any(
+        type(kind) is not type(first) for kind in call.types
+    ):
         return None
     known: set[Any] = set()
     for value in call.operands.values[1:]:
@@ -182,11 +164,11 @@ def _arithmetic(sign: str) -> Callable[[Call], ScalarForm | None]:
         kinds = call.types
         if isinstance(kinds[0], _TIMESTAMPS) and sign in "+-":
             return _moved(sign, kinds[0], kinds[1])
-        if any(not isinstance(kind, IntegralType | DoubleType | DecimalType) for kind in kinds):
+        if any(not isinstance(kind, types.IntegralType | types.DoubleType | types.DecimalType) for kind in kinds):
             return None
-        if any(isinstance(kind, DecimalType) for kind in kinds):
+        if any(isinstance(kind, types.DecimalType) for kind in kinds):
             return _decimal_arithmetic(sign, call)
-        if any(isinstance(kind, DoubleType) for kind in kinds):
+        if any(isinstance(kind, types.DoubleType) for kind in kinds):
             return _float_arithmetic(sign, kinds)
         if sign in _WHOLE:
             return ScalarForm(_WHOLE[sign], bounds=bounds_of(call.result))
@@ -197,11 +179,12 @@ def _arithmetic(sign: str) -> Callable[[Call], ScalarForm | None]:
     return form
 
 
-def _float_arithmetic(sign: str, kinds: tuple[DataType, ...]) -> ScalarForm | None:
+def _float_arithmetic(sign: str, kinds: tuple[types.DataType, ...]) -> ScalarForm | None:
     if sign == "MOD":
         return None
     first, other = (
-        f"{{{index}}}" if isinstance(kind, DoubleType) else f"float({{{index}}})" for index, kind in enumerate(kinds)
+        f"{{{index}}}" if isinstance(kind, types.DoubleType) else f"float({{{index}}})"
+        for index, kind in enumerate(kinds)
     )
     if sign == "/":
         return ScalarForm(f"{{divide}}({first}, {other})", {"divide": _float_quotient})
@@ -213,7 +196,7 @@ def _decimal_arithmetic(sign: str, call: Call) -> ScalarForm | None:
     if sign not in _DECIMALS:
         return None
     operands = [
-        f"{{{index}}}" if isinstance(kind, DecimalType) else f"{{decimal}}({{{index}}})"
+        f"{{{index}}}" if isinstance(kind, types.DecimalType) else f"{{decimal}}({{{index}}})"
         for index, kind in enumerate(call.types)
     ]
     if has_all_digits(sign, first, other):
@@ -236,29 +219,29 @@ def _without_sign(compute: Callable[..., Any], *operands: Decimal) -> Decimal | 
     return value if value is None or value else value.copy_abs()
 
 
-def _moved(sign: str, point: DataType, interval: DataType) -> ScalarForm | None:
+def _moved(sign: str, point: types.DataType, interval: types.DataType) -> ScalarForm | None:
     unit = datetimes.unit_ns(point)
-    if unit == 1 or not isinstance(interval, DayTimeIntervalType):
+    if unit == 1 or not isinstance(interval, types.DayTimeIntervalType):
         return None
     return ScalarForm(f"{{0}} {sign} {{1}} * {datetimes.MILLISECOND_NS}", bounds=(-unit << 63, (unit << 63) - 1))
 
 
 def _negated(call: Call) -> ScalarForm | None:
     (kind,) = call.types
-    if isinstance(kind, IntegralType):
+    if isinstance(kind, types.IntegralType):
         return ScalarForm("-{0}", bounds=bounds_of(kind))
-    if isinstance(kind, DoubleType):
+    if isinstance(kind, types.DoubleType):
         return ScalarForm("-{0}")
-    return ScalarForm("{0}.copy_negate() if {0} else {0}") if isinstance(kind, DecimalType) else None
+    return ScalarForm("{0}.copy_negate() if {0} else {0}") if isinstance(kind, types.DecimalType) else None
 
 
 def _absolute(call: Call) -> ScalarForm | None:
     (kind,) = call.types
-    if isinstance(kind, IntegralType):
+    if isinstance(kind, types.IntegralType):
         return ScalarForm("abs({0})", bounds=bounds_of(kind))
-    if isinstance(kind, DoubleType | FloatType):
+    if isinstance(kind, types.DoubleType | types.FloatType):
         return ScalarForm("abs({0})")
-    return ScalarForm("{0}.copy_abs()") if isinstance(kind, DecimalType) else None
+    return ScalarForm("{0}.copy_abs()") if isinstance(kind, types.DecimalType) else None
 
 
 # --- text and time ----------------------------------------------------------------------------------------------------
@@ -288,7 +271,7 @@ _RESULTS_MAX: Final = 256
 def _date_text(call: Call, kernel: Kernel) -> ScalarForm | None:
     """DATE_FORMAT of timestamps: points in time mostly have the text of one before them, such as the same day."""
     kind, pattern = call.types[0], call.value(1)
-    if not isinstance(kind, TimestampType) or not isinstance(pattern, str):
+    if not isinstance(kind, types.TimestampType) or not isinstance(pattern, str):
         return None
     try:
         letters = _letters(parse_pattern(pattern, Dialect.MODERN))
@@ -310,7 +293,7 @@ def _letters(parts: Sequence[Part]) -> list[str]:
     return letters
 
 
-def _of_step(step: int, kind: DataType, kernel: Kernel) -> ScalarForm:
+def _of_step(step: int, kind: types.DataType, kernel: Kernel) -> ScalarForm:
     """Return the form of a kernel whose results change every `step` nanoseconds. It keeps the last results."""
 
     @lru_cache(_RESULTS_MAX)
@@ -326,8 +309,8 @@ def _extracted(call: Call, kernel: Kernel) -> ScalarForm | None:
     return None if form is None else form._replace(text=form.text.replace("{0}", "{1}"))
 
 
-def _part(unit: str, kind: DataType, kernel: Kernel) -> ScalarForm | None:
-    if not isinstance(kind, TimestampType):
+def _part(unit: str, kind: types.DataType, kernel: Kernel) -> ScalarForm | None:
+    if not isinstance(kind, types.TimestampType):
         return None
     if unit in PARTS_OF_TIME:
         size, greater = PARTS_OF_TIME[unit]
@@ -343,37 +326,37 @@ def _short(unit: str, call: Call, kernel: Kernel) -> ScalarForm | None:
 # --- casts ------------------------------------------------------------------------------------------------------------
 
 
-def cast_form(source: DataType, to: DataType, kernel: Kernel) -> ScalarForm | None:
+def cast_form(source: types.DataType, to: types.DataType, kernel: Kernel) -> ScalarForm | None:
     """Return the scalar form of a cast with this kernel."""
     if source.nullable() == to.nullable():
         return SAME
-    if isinstance(source, NullType):
+    if isinstance(source, types.NullType):
         return None
     if isinstance(kernel, ValueKernel):
-        if isinstance(source, _TEXT) and isinstance(to, VarCharType) and source.length <= to.length:
+        if isinstance(source, _TEXT) and isinstance(to, types.VarCharType) and source.length <= to.length:
             return SAME
         return form_of_values(kernel, to, 1)
-    if isinstance(to, IntegralType):
+    if isinstance(to, types.IntegralType):
         return _to_integer(source, to)
-    if isinstance(to, DecimalType):
+    if isinstance(to, types.DecimalType):
         return _to_decimal(source, to)
-    if isinstance(to, DoubleType):
+    if isinstance(to, types.DoubleType):
         return _to_double(source)
-    if isinstance(to, BooleanType):
-        return ScalarForm("{0} != 0") if isinstance(source, IntegralType) else None
+    if isinstance(to, types.BooleanType):
+        return ScalarForm("{0} != 0") if isinstance(source, types.IntegralType) else None
     if type(source) is type(to) and isinstance(source, _TIMESTAMPS):
         return _to_precision(source, to)
     return None
 
 
-def _to_integer(source: DataType, to: DataType) -> ScalarForm | None:
-    if isinstance(source, IntegralType):
+def _to_integer(source: types.DataType, to: types.DataType) -> ScalarForm | None:
+    if isinstance(source, types.IntegralType):
         is_wider = INTEGERS.index(type(source)) <= INTEGERS.index(type(to))
         return SAME if is_wider else ScalarForm("{0}", bounds=bounds_of(to))
-    if isinstance(source, BooleanType | DecimalType):
+    if isinstance(source, types.BooleanType | types.DecimalType):
         return ScalarForm("int({0})", bounds=bounds_of(to))
-    if isinstance(source, DoubleType | FloatType):
-        least, most = bounds_of(to if isinstance(to, BigIntType) else IntType())
+    if isinstance(source, types.DoubleType | types.FloatType):
+        least, most = bounds_of(to if isinstance(to, types.BigIntType) else types.IntType())
         return ScalarForm("{cut}({0})", {"cut": partial(_cut, least, most)}, bounds=bounds_of(to))
     return None
 
@@ -385,11 +368,11 @@ def _cut(least: int, most: int, value: float) -> int:
     return most if value >= most else least if value <= least else int(value)
 
 
-def _to_decimal(source: DataType, to: DecimalType) -> ScalarForm | None:
-    if not isinstance(source, IntegralType | DecimalType):
+def _to_decimal(source: types.DataType, to: types.DecimalType) -> ScalarForm | None:
+    if not isinstance(source, types.IntegralType | types.DecimalType):
         return None
     fit = partial(_without_sign, partial(_fitted, to.precision, to.scale))
-    operand = "{0}" if isinstance(source, DecimalType) else "{decimal}({0})"
+    operand = "{0}" if isinstance(source, types.DecimalType) else "{decimal}({0})"
     return ScalarForm(f"{{fit}}({operand})", {"fit": fit, "decimal": Decimal}, may_be_null=True)
 
 
@@ -401,10 +384,10 @@ def _fitted(precision: int, scale: int, value: Decimal) -> Decimal | None:
 _DIGITS_OF_LONG: Final = 18
 
 
-def _to_double(source: DataType) -> ScalarForm | None:
-    if isinstance(source, IntegralType | FloatType):
+def _to_double(source: types.DataType) -> ScalarForm | None:
+    if isinstance(source, types.IntegralType | types.FloatType):
         return ScalarForm("float({0})")
-    if not isinstance(source, DecimalType):
+    if not isinstance(source, types.DecimalType):
         return None
     if source.precision > _DIGITS_OF_LONG:
         return ScalarForm("float({0})")
@@ -413,7 +396,7 @@ def _to_double(source: DataType) -> ScalarForm | None:
     return ScalarForm(text, {"shift": _EXACT.scaleb})
 
 
-def _to_precision(source: DataType, to: DataType) -> ScalarForm | None:
+def _to_precision(source: types.DataType, to: types.DataType) -> ScalarForm | None:
     """Timestamps of fewer digits are cut, in a coarser unit downwards."""
     before, after = datetimes.unit_ns(source), datetimes.unit_ns(to)
     digits: int = to.precision  # type: ignore[attr-defined]
