@@ -16,11 +16,11 @@ from tests.datastream.test_micro_batch import MICRO, environment, lines_below
 from penstock.base.errors import JobExecutionError
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Encoder
-from penstock.connectors.file import commit_log, committer, filesystem
+from penstock.connectors.file import committer, filesystem, sink
 from penstock.connectors.file import part_files as hidden_files
-from penstock.connectors.file.commit_log import FileCommitLog
 from penstock.connectors.file.committer import CommitError, FileCommittable
 from penstock.connectors.file.filesystem import create, create_held
+from penstock.connectors.file.sink import FileCommitLog
 from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import RuntimeExecutionMode
 from penstock.datastream.connectors.file_system import BucketAssigner, FileSink
@@ -127,10 +127,10 @@ def test_a_batch_that_cannot_say_that_it_has_committed_leaves_nothing(
     synced = filesystem.sync_names
 
     def fails_once(paths: Any) -> None:
-        monkeypatch.setattr(commit_log, "sync_names", synced)
+        monkeypatch.setattr(sink, "sync_names", synced)
         raise OSError(errno.EIO, "as told")
 
-    monkeypatch.setattr(commit_log, "sync_names", fails_once)
+    monkeypatch.setattr(sink, "sync_names", fails_once)
     with pytest.raises(JobExecutionError, match=r"could not be committed: OSError.*was rolled back"):
         write(tmp_path)
     assert lines_below(tmp_path) == []
@@ -146,7 +146,7 @@ def test_a_batch_whose_driver_is_killed_as_it_commits_counts_once(renames: int, 
     program = f"""
 import os, signal
 from pathlib import Path
-from penstock.connectors.file import commit_log, committer
+from penstock.connectors.file import committer, sink
 from tests.datastream.test_commits_that_fail import write
 show, done = committer.show, []
 def until_killed(source, target):
@@ -156,7 +156,7 @@ def until_killed(source, target):
     show(source, target)
 committer.show = until_killed
 if {renames} == 8:
-    commit_log.size_or_none = lambda path: os.kill(os.getpid(), signal.SIGKILL)
+    sink.size_or_none = lambda path: os.kill(os.getpid(), signal.SIGKILL)
 write(Path({str(one)!r}), Path({str(other)!r}))
 """
     root = Path(__file__).parents[2]

@@ -16,7 +16,7 @@ import pytest
 from tests.state.rocks import keyed
 
 from penstock.drivers.directories import WorkerDirectories
-from penstock.drivers.rocksdb_backends import RocksDBBackends
+from penstock.drivers.worker_storage import RocksDBBackends
 from penstock.runtime.protocol import ExecutionId
 from penstock.runtime.task.operator_chain import OperatorChain, VertexProgram
 from penstock.state.backend import KeyedStateBackend

@@ -12,13 +12,13 @@ from tests.simulation.mutants_of_files import (
 from tests.simulation.mutants_of_power import FoundBy
 from tests.simulation.planting import Mutant, around
 
-from penstock.connectors.file import commit_log, committer
+from penstock.connectors.file import committer, sink
 from penstock.connectors.file import part_files as hidden_files
 from penstock.connectors.file import part_files as staging
-from penstock.connectors.file.commit_log import FileCommitLog
 from penstock.connectors.file.committer import FileCommitter
 from penstock.connectors.file.filesystem import remove
 from penstock.connectors.file.part_files import is_part
+from penstock.connectors.file.sink import FileCommitLog
 from penstock.drivers.simulation.stepwise_history import run_batch_seed, run_stepwise_seed
 from penstock.drivers.stepwise.flow import SinkCommits
 from penstock.storage.leadership import LeftByJobs
@@ -41,7 +41,7 @@ def commit_batches_before_the_list_is_written() -> Any:
 
 def remove_the_list_of_a_batch_and_leave_the_files() -> Any:
     """What a run that died had made visible stays, and the next run writes it again."""
-    return mock.patch.object(commit_log, "_remove", return_value=0)
+    return mock.patch.object(sink, "_remove", return_value=0)
 
 
 def forget_what_was_written_when_the_list_is_gone() -> Any:

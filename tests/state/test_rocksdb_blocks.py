@@ -11,9 +11,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.state.errors import StateError
-from penstock.state.rocksdb import blocks
-from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
-from penstock.state.rocksdb.blocks import MappedBlocks
+from penstock.state.rocksdb import backend
+from penstock.state.rocksdb.backend import MappedBlocks, RocksDBKeyedStateBackend
 
 COLUMNS = pa.RecordBatch.from_pydict(
     {"a": pa.array([1, None, 3]), "b": pa.array(["x", "", None]), "c": pa.array([[1], None, []], pa.list_(pa.int8()))}
@@ -53,7 +52,7 @@ def test_a_full_disk_is_an_error_of_the_operator(tmp_path: Path, monkeypatch: py
     def refuse(descriptor: int, size: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(blocks, "reserve", refuse)
+    monkeypatch.setattr(backend, "reserve", refuse)
     stores = MappedBlocks(tmp_path / "blocks", "operator 'Rank'")
     with pytest.raises(
         StateError, match=r"operator 'Rank': 80 bytes .*No space left.*state\.backend\.rocksdb\.localdir"

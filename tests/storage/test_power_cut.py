@@ -23,9 +23,9 @@ from penstock.base.durable_files import publish
 from penstock.base.errors import CheckpointError
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Encoder
-from penstock.connectors.file.commit_log import FileCommitLog
 from penstock.connectors.file.committer import FileCommittable, FileCommitter
 from penstock.connectors.file.filesystem import write_whole
+from penstock.connectors.file.sink import FileCommitLog
 from penstock.connectors.split_reader import NumberSequenceSource
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.storage.file_store import FileCheckpointStore
@@ -303,7 +303,7 @@ PLANTED: dict[str, tuple[str, Any, Callable[..., None]]] = {
         test_a_file_that_is_written_whole_survives,
     ),
     "what was taken back": (
-        "penstock.connectors.file.commit_log.sync_names",
+        "penstock.connectors.file.sink.sync_names",
         nothing,
         test_what_a_dead_run_of_a_batch_had_shown_stays_taken_back,
     ),

@@ -4,6 +4,8 @@
 worker.
 
 `StorageSettings` make the state storage: the job's checkpoints, with copies on the worker's own disk if configured.
+
+RocksDB backends of a worker: each has its own directory, removed when the backend is closed.
 """
 
 from __future__ import annotations
@@ -23,11 +25,56 @@ from penstock.base.durable_files import write_for_now
 from penstock.base.metrics import ROCKSDB_METRICS
 from penstock.drivers.directories import WorkerDirectories, WorkerDirectory
 from penstock.runtime.ports import KeyedBackends, StateStorage
-from penstock.state.backend import HeapBackends
-from penstock.state.rocksdb.settings import MemoryBudget
+from penstock.runtime.protocol import ExecutionId
+from penstock.state.backend import HeapBackends, KeyedStateBackend
+from penstock.state.errors import StateError
+from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
+from penstock.state.rocksdb.settings import MemoryBudget, RocksDBSettings
 from penstock.storage.file_store import FileCheckpointStore, LocalCopies
 from penstock.storage.files import absolute_url, parse_signing_key
 from penstock.storage.metadata import NativeStateHandle, StateFile
+
+_log = logging.getLogger("penstock.state")
+
+
+class RocksDBBackends:
+    """Implements the port `KeyedBackends`. The settings hold the memory that the backends share (E2)."""
+
+    def __init__(self, directories: WorkerDirectories, settings: RocksDBSettings) -> None:
+        self._directories = directories
+        self._settings = settings
+
+    def make(
+        self, execution: ExecutionId, operator_id: str, owner: str, max_parallelism: int, key_groups: tuple[int, int]
+    ) -> KeyedStateBackend:
+        """Create a RocksDB backend."""
+        return _OwnDirectory(max_parallelism, self._directories.make(), owner, key_groups, self._settings)
+
+
+class _OwnDirectory(RocksDBKeyedStateBackend):
+    def __init__(
+        self,
+        max_parallelism: int,
+        directory: WorkerDirectory,
+        owner: str,
+        key_groups: tuple[int, int],
+        settings: RocksDBSettings,
+    ) -> None:
+        self._own = directory
+        super().__init__(max_parallelism, directory.path, owner, key_groups, settings)
+
+    def close(self) -> None:
+        """Close the store and remove the directory.
+
+        RocksDB flushes its buffers on close, which fails if the disk is full. The store is removed anyway, so the
+        failure is logged and does not fail the task.
+        """
+        try:
+            super().close()
+        except StateError as error:
+            _log.warning("%s", error)
+        finally:
+            self._own.remove()
 
 
 @dataclass(frozen=True)
@@ -63,7 +110,7 @@ class BackendSettings:
         if self.name == "hashmap":
             return HeapBackends()
         # Jobs without RocksDB do not pay for its import.
-        from penstock.drivers.rocksdb_backends import RocksDBBackends
+        from penstock.drivers.worker_storage import RocksDBBackends
         from penstock.state.rocksdb.settings import RocksDBSettings, SlotMemory
 
         return RocksDBBackends(

@@ -20,7 +20,7 @@ from penstock.sql.stream.aggregates import functions as aggregates_module
 from penstock.sql.stream.aggregates.distinct import DistinctView
 from penstock.sql.stream.changelog import ChangelogNormalizeOperator
 from penstock.sql.stream.groups.columnar import ColumnGroupAggregateOperator
-from penstock.sql.stream.groups.few_rows import VALUES, FewGroups
+from penstock.sql.stream.groups.indexed import VALUES, FewGroups
 from penstock.sql.stream.groups.operators import Lives
 from penstock.sql.stream.joins.regular import SemiJoinOperator
 from penstock.sql.stream.joins.regular import Sent as JoinSent

@@ -22,7 +22,7 @@ from penstock.sql.data.arrow import arrow_type, to_column, to_values
 from penstock.sql.logical.nodes import SHORT, AggregateCall
 from penstock.sql.stream.aggregates import columns as call_columns
 from penstock.sql.stream.aggregates import pairs
-from penstock.sql.stream.groups import columnar, columns, few_rows
+from penstock.sql.stream.groups import columnar, columns, indexed
 from penstock.sql.stream.groups.columnar import ColumnGroupAggregateOperator
 from penstock.sql.stream.groups.columns import GROUP_COLUMNS, has_only_columns
 from penstock.sql.stream.groups.indexed import IndexedGroupAggregateOperator
@@ -36,7 +36,7 @@ from penstock.state.backend import HeapKeyedStateBackend
 from penstock.state.errors import StateError
 from penstock.state.key_columns import ColumnsCapture, read_history
 from penstock.state.keys import assign_key_group, subtask_of_key_group
-from penstock.state.rocksdb.blocks import MappedBlocks
+from penstock.state.rocksdb.backend import MappedBlocks
 from penstock.testing import OneInputOperatorHarness, operator_harness
 
 BIGINT, TEXT = types.BigIntType(), types.VarCharType(20)
@@ -57,7 +57,7 @@ def setting(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(columnar, "FEW_ROWS", few)
     monkeypatch.setattr(columnar, "_GROUPS_MAX", 3)
     if request.param == "few and many rows":
-        monkeypatch.setattr(few_rows, "ENTRIES_MAX", 3)
+        monkeypatch.setattr(indexed, "ENTRIES_MAX", 3)
     if request.param == "mapped":
         blocks = MappedBlocks(tmp_path / "blocks", "groups")
         monkeypatch.setattr(numbered_rows, "_STORED_BYTES", 64)
@@ -75,7 +75,7 @@ def setting(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
             return hash_key if hash_key is None or numbered_rows.is_own_number(kinds) else lambda key: hash_key(key) % 3
 
         monkeypatch.setattr(key_index, "key_hashes", few_hashes)
-        monkeypatch.setattr(few_rows, "build_key_hash", build_few_hashes)
+        monkeypatch.setattr(indexed, "build_key_hash", build_few_hashes)
         monkeypatch.setattr(columnar, "FEW_ROWS", 5)
     yield request.param
     assert not list(tmp_path.rglob("*.block"))

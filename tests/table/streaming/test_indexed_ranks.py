@@ -29,7 +29,7 @@ from penstock.sql.stream.rows.key_index import ABSENT, KeyIndex
 from penstock.sql.stream.rows.rows import sort_keys
 from penstock.state.backend import HeapKeyedStateBackend
 from penstock.state.key_columns import ColumnsCapture, read_history
-from penstock.state.rocksdb.blocks import MappedBlocks
+from penstock.state.rocksdb.backend import MappedBlocks
 
 Factory = Callable[[], StreamOperator]
 #: a setting is the same for all examples

@@ -36,10 +36,13 @@ from penstock.sql.stream.process.calls import (
     ProcessCall,
     Services,
     StateEntry,
+    build_frame,
+    group_rows,
+    iterate_frames,
+    read_frame,
     value_entry,
     view_entry,
 )
-from penstock.sql.stream.process.frames import build_frame, group_rows, iterate_frames, read_frame
 from penstock.sql.stream.rows.rows import RowKeys, pack_kinds, sort_keys, to_tuples
 from penstock.sql.stream.rows.state_ttl import EvaluatingOperator, StreamSession
 from penstock.sql.stream.rows.watermarks import check_times
