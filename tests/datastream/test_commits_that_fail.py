@@ -127,6 +127,10 @@ def test_a_batch_that_cannot_say_that_it_has_committed_leaves_nothing(
     synced = filesystem.sync_names
 
     def fails_once(paths: Any) -> None:
+        paths = list(paths)
+        if not any(path.endswith(".commit") for path in paths):
+            synced(paths)
+            return
         monkeypatch.setattr(sink, "sync_names", synced)
         raise OSError(errno.EIO, "as told")
 
