@@ -82,7 +82,6 @@ INTERNAL = {
     "penstock.table.stream_conversion",
     "penstock.table.stream_methods",
     "penstock.table.table_pipeline",
-    "penstock.table.time_functions",
 }
 #: The heading under which the navigation has the pages.
 HEADING = "API reference"

@@ -20,7 +20,6 @@ from penstock.base.errors import ProtocolError
 from penstock.drivers.spark import heartbeats
 from penstock.drivers.spark import job_master as master_endpoint
 from penstock.drivers.spark import sockets as data_links
-from penstock.drivers.spark import worker as worker_endpoint
 from penstock.drivers.spark.heartbeats import Stall
 from penstock.drivers.spark.job_master import FromEndpoint, MasterEndpoint
 from penstock.drivers.spark.sockets import JobKeys, host_identity
@@ -390,7 +389,7 @@ def test_no_unix_socket_where_none_can_be(
 
 def test_no_unix_socket_without_a_hosts_identity(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a system that does not tell who it is, a worker has its tcp port alone."""
-    monkeypatch.setattr(worker_endpoint, "host_identity", lambda: None)
+    monkeypatch.setattr(data_links, "host_identity", lambda: None)
     assert " " not in cluster.worker("w").data_address
 
 
@@ -405,7 +404,7 @@ def test_endpoint_that_cannot_be_made_leaves_nothing(
 
     threads = set(threading.enumerate())
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
-    monkeypatch.setattr(worker_endpoint, failing, fail)
+    monkeypatch.setattr(data_links, failing, fail)
     with pytest.raises(OSError, match="too many open files"):
         cluster.worker("w")
     assert not list(tmp_path.iterdir())

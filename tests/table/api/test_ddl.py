@@ -212,7 +212,10 @@ def test_catalogs_and_databases(env: TableEnvironment) -> None:
 @pytest.mark.parametrize(
     ("sql", "message"),
     [
-        ("CREATE CATALOG c WITH ('type' = 'hive')", "there is no type 'hive', but file, generic_in_memory, spark"),
+        (
+            "CREATE CATALOG c WITH ('type' = 'hive')",
+            "there is no type 'hive', but delta, file, generic_in_memory, iceberg, jdbc, spark",
+        ),
         ("CREATE CATALOG c WITH ('a' = 'b')", "it needs the option 'type'"),
         ("CREATE CATALOG c WITH ('type' = 'generic_in_memory', 'a' = 'b')", "Unsupported options found.*: a"),
         ("DROP CATALOG default_catalog", "currently in use"),
