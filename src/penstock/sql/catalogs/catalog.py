@@ -6,10 +6,10 @@ The base class keeps its objects (databases, tables, views, functions, models, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar, NoReturn
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import UnsupportedError, WrongValueError
@@ -497,6 +497,45 @@ def _names(paths: Iterable[ObjectPath], database: str) -> list[str]:
 
 #: creates a catalog of one type from its name and options
 CatalogFactory = Callable[[str, dict[str, str]], Catalog]
+
+
+class LakeCatalog(Catalog):
+    """A catalog of a table format in a lake: it keeps databases and tables, and describes a table by further ones.
+
+    Attributes:
+        keeper: the name of the format, for errors.
+        metadata_tables: the names of the tables about a table `t`, such as `snapshots` for `t$snapshots`.
+    """
+
+    keeper: ClassVar[str]
+    metadata_tables: ClassVar[Collection[str]]
+
+    def _require_database(self, name: str) -> None:
+        if not self.database_exists(name):
+            raise ValidationError(f"Database {name} does not exist in Catalog {self.name}.")
+
+    def _refuse(self, what: str, path: ObjectPath, instead: str) -> NoReturn:
+        raise UnsupportedError(
+            f"{path} cannot be made in catalog {self.name}, because {self.keeper} keeps no {what}: make {instead}"
+        )
+
+    def _find_described(self, path: ObjectPath) -> tuple[ObjectPath, str] | None:
+        """Return the table and the kind of `table$kind`, which is about the table; None for other names."""
+        name, dollar, kind = path.object_name.rpartition("$")
+        if not dollar or not name or kind not in self.metadata_tables:
+            return None
+        return replace(path, object_name=name), kind
+
+    def create_function(
+        self, function_path: ObjectPath, function: CatalogFunction, ignore_if_exists: bool = False
+    ) -> None:
+        """Raise `UnsupportedError`: a lake keeps no functions."""
+        self._refuse("functions", function_path, "a TEMPORARY FUNCTION, or one in a catalog of type 'file'")
+
+    def list_functions(self, database_name: str) -> list[str]:
+        """Return an empty list."""
+        self._require_database(database_name)
+        return []
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -33,7 +33,7 @@ from penstock.base.secrets import remember
 from penstock.connectors.delta.commits import NewTable
 from penstock.connectors.delta.log import load_start_of
 from penstock.connectors.delta.table import MissingTableError, TablePlace, require_library
-from penstock.sql.catalogs.catalog import Catalog, CatalogBaseTable, CatalogDatabase, CatalogFunction, ObjectPath
+from penstock.sql.catalogs.catalog import CatalogBaseTable, CatalogDatabase, LakeCatalog, ObjectPath
 from penstock.sql.catalogs.columns import Schema, UnresolvedColumn
 from penstock.sql.catalogs.file_catalog import build_catalog_database, database_document, write_whole
 from penstock.sql.connectors import delta as connector
@@ -161,7 +161,7 @@ def to_delta_schema(schema: Schema) -> str:
 # --- the catalog ------------------------------------------------------------------------------------------------------
 
 
-class DeltaCatalog(Catalog):
+class DeltaCatalog(LakeCatalog):
     """See the module docstring.
 
     Args:
@@ -169,6 +169,9 @@ class DeltaCatalog(Catalog):
         place: the directory, with the options of its store.
         default_database: created if it does not exist.
     """
+
+    keeper = "Delta Lake"
+    metadata_tables = connector.METADATA_TABLES
 
     def __init__(self, name: str, place: TablePlace, default_database: str) -> None:
         super().__init__(name, default_database)
@@ -227,10 +230,6 @@ class DeltaCatalog(Catalog):
             return CatalogDatabase()
         with self._files.open_input_file(document) as file:
             return build_catalog_database(file.read().decode())
-
-    def _require_database(self, name: str) -> None:
-        if not self.database_exists(name):
-            raise ValidationError(f"Database {name} does not exist in Catalog {self.name}.")
 
     def _write_document(self, name: str, database: CatalogDatabase) -> None:
         text = database_document(database)
@@ -298,7 +297,7 @@ class DeltaCatalog(Catalog):
         """See `Catalog`."""
         if self._is_table(table_path):
             return True
-        described = _find_described(table_path)
+        described = self._find_described(table_path)
         return described is not None and self._is_table(described[0])
 
     def _is_table(self, path: ObjectPath) -> bool:
@@ -315,7 +314,7 @@ class DeltaCatalog(Catalog):
         """See `Catalog`."""
         if not self.table_exists(table_path):
             raise ValidationError(f"Table (or view) {table_path} does not exist in Catalog {self.name}.")
-        described = _find_described(table_path)
+        described = self._find_described(table_path)
         if described is None:
             return self._described(table_path, self.open_table(table_path))
         path, kind = described
@@ -438,11 +437,6 @@ class DeltaCatalog(Catalog):
                 )
         return options
 
-    def _refuse(self, what: str, path: ObjectPath, instead: str) -> NoReturn:
-        raise UnsupportedError(
-            f"{path} cannot be made in catalog {self.name}, because Delta Lake keeps no {what}: make {instead}"
-        )
-
     @contextmanager
     def _asking(self, path: ObjectPath) -> Iterator[None]:
         """Give the errors of delta-rs the name of the table."""
@@ -552,27 +546,6 @@ class DeltaCatalog(Catalog):
             "/".join(f"{key}={_NO_VALUE if values[key] is None else values[key]}" for key in keys)
             for values in table.partitions()
         )
-
-    # --- functions ---------------------------------------------------------------------------------------------------
-
-    def create_function(
-        self, function_path: ObjectPath, function: CatalogFunction, ignore_if_exists: bool = False
-    ) -> None:
-        """Raise `UnsupportedError`: Delta Lake keeps no functions."""
-        self._refuse("functions", function_path, "a TEMPORARY FUNCTION, or one in a catalog of type 'file'")
-
-    def list_functions(self, database_name: str) -> list[str]:
-        """Return an empty list."""
-        self._require_database(database_name)
-        return []
-
-
-def _find_described(path: ObjectPath) -> tuple[ObjectPath, str] | None:
-    """Return the table and the kind of `table$kind`, which tells about the table; None for other names."""
-    name, dollar, kind = path.object_name.rpartition("$")
-    if not dollar or not name or kind not in connector.METADATA_TABLES:
-        return None
-    return replace(path, object_name=name), kind
 
 
 def _check_action(path: ObjectPath, table: CatalogBaseTable, action: AlterAction) -> None:

@@ -14,11 +14,11 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.base.errors import OperationError, PenstockError, UnsupportedError
 from penstock.connectors.iceberg import tables
-from penstock.sql.catalogs.catalog import Catalog, CatalogBaseTable, CatalogDatabase, CatalogFunction, ObjectPath
+from penstock.sql.catalogs.catalog import CatalogBaseTable, CatalogDatabase, LakeCatalog, ObjectPath
 from penstock.sql.catalogs.columns import Schema, UnresolvedColumn
 from penstock.sql.connectors import iceberg as connector
 from penstock.sql.connectors import iceberg_schema
@@ -40,7 +40,7 @@ _VERSIONS: Final = (connector.SNAPSHOT_ID, connector.AS_OF, connector.TAG)
 # --- the catalog ------------------------------------------------------------------------------------------------------
 
 
-class IcebergCatalog(Catalog):
+class IcebergCatalog(LakeCatalog):
     """See the module docstring.
 
     Args:
@@ -50,6 +50,9 @@ class IcebergCatalog(Catalog):
         default_database: created if it does not exist.
         base: the namespace that databases are in.
     """
+
+    keeper = "Iceberg"
+    metadata_tables = connector.METADATA_TABLES
 
     def __init__(
         self,
@@ -179,16 +182,12 @@ class IcebergCatalog(Catalog):
         self._require_database(database_name)
         return []
 
-    def _require_database(self, name: str) -> None:
-        if not self.database_exists(name):
-            raise ValidationError(f"Database {name} does not exist in Catalog {self.name}.")
-
     def table_exists(self, table_path: ObjectPath) -> bool:
         """See `Catalog`."""
         with self._asking(path=table_path) as catalog:
             if catalog.table_exists(self._identifier(table_path)):
                 return True
-        described = _find_described(table_path)
+        described = self._find_described(table_path)
         return described is not None and self.table_exists(described[0])
 
     def load_table(self, path: ObjectPath) -> Table:
@@ -203,7 +202,7 @@ class IcebergCatalog(Catalog):
 
     def get_table(self, table_path: ObjectPath) -> CatalogBaseTable:
         """See `Catalog`."""
-        described = _find_described(table_path)
+        described = self._find_described(table_path)
         if described is not None:
             return self._metadata_table(*described)
         table = self.load_table(table_path)
@@ -339,11 +338,6 @@ class IcebergCatalog(Catalog):
             }
         return options
 
-    def _refuse(self, what: str, path: ObjectPath, instead: str) -> NoReturn:
-        raise UnsupportedError(
-            f"{path} cannot be made in catalog {self.name}, because Iceberg keeps no {what}: make {instead}"
-        )
-
     def stage_table(self, table_path: ObjectPath, table: CatalogBaseTable, replaces: bool) -> CatalogBaseTable:
         """See `Catalog`. The first commit of the job creates or replaces the table."""
         self._require_database(table_path.database_name)
@@ -474,27 +468,6 @@ class IcebergCatalog(Catalog):
                 texts.append(f"{field.name}={'__HIVE_DEFAULT_PARTITION__' if value is None else text}")
             listed.add("/".join(texts))
         return sorted(listed)
-
-    # --- functions ---------------------------------------------------------------------------------------------------
-
-    def create_function(
-        self, function_path: ObjectPath, function: CatalogFunction, ignore_if_exists: bool = False
-    ) -> None:
-        """Raise `UnsupportedError`: Iceberg keeps no functions."""
-        self._refuse("functions", function_path, "a TEMPORARY FUNCTION, or one in a catalog of type 'file'")
-
-    def list_functions(self, database_name: str) -> list[str]:
-        """Return an empty list."""
-        self._require_database(database_name)
-        return []
-
-
-def _find_described(path: ObjectPath) -> tuple[ObjectPath, str] | None:
-    """Return the table and the kind of `table$kind`, which tells about the table; None for other names."""
-    name, dollar, kind = path.object_name.rpartition("$")
-    if not dollar or not name or kind not in connector.METADATA_TABLES:
-        return None
-    return replace(path, object_name=name), kind
 
 
 def _comment(table: CatalogBaseTable) -> dict[str, str]:
