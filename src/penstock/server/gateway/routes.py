@@ -14,7 +14,8 @@ about a session or an operation has one entry, a failed statement or fetch two.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
@@ -144,6 +145,15 @@ def _check_timeout(body: StatementBody, doing: str) -> None:
         raise Failure(500, GatewayError(*api_error(doing).causes, reason), is_long=True)
 
 
+@contextmanager
+def _failing(doing: str) -> Iterator[None]:
+    """Answer errors of sessions as those of a failed statement. `doing`: how Flink's message begins."""
+    try:
+        yield
+    except GatewayError as error:
+        raise Failure(500, error.within(*api_error(doing).causes), is_long=True) from error
+
+
 class GatewayRoutes:
     """The handlers, over the sessions of a gateway."""
 
@@ -182,10 +192,8 @@ class GatewayRoutes:
         """Open a session."""
         body: SessionBody = _read_body(call, SessionBody)
         name = None if body.sessionName is None else str(body.sessionName)
-        try:
+        with _failing("Failed to openSession."):
             return {"sessionHandle": self._sessions.open(name, _texts(body.properties)).handle}
-        except GatewayError as error:
-            raise Failure(500, error.within(*api_error("Failed to openSession.").causes), is_long=True) from error
 
     def get_session(self, call: Call) -> Any:
         """Answer with the options of a session."""
@@ -213,10 +221,8 @@ class GatewayRoutes:
         session = self._session(call, doing, is_long=True)
         _check_timeout(body, doing)
         statement = "" if body.statement is None else str(body.statement)
-        try:
+        with _failing(doing):
             session.call(lambda: session.engine.configure(statement), statement)
-        except GatewayError as error:
-            raise Failure(500, error.within(*api_error(doing).causes), is_long=True) from error
         return Empty()
 
     def complete(self, call: Call) -> Any:
@@ -224,10 +230,8 @@ class GatewayRoutes:
         doing = "Failed to get statement completion candidates."
         body: CompletionBody = _read_body(call, CompletionBody)
         session = self._session(call, doing, is_long=True)
-        try:
+        with _failing(doing):
             words = session.call(lambda: session.engine.complete(body.statement, body.position), body.statement)
-        except GatewayError as error:
-            raise Failure(500, error.within(*api_error(doing).causes), is_long=True) from error
         return {"candidates": list(words)}
 
     # --- statements --------------------------------------------------------------------------------------------------
@@ -239,10 +243,8 @@ class GatewayRoutes:
         session = self._session(call, doing, is_long=True)
         _check_timeout(body, doing)
         statement = "" if body.statement is None else str(body.statement)
-        try:
+        with _failing(doing):
             return {"operationHandle": session.submit(statement, _texts(body.executionConfig))}
-        except GatewayError as error:
-            raise Failure(500, error.within(*api_error(doing).causes), is_long=True) from error
 
     def status(self, call: Call) -> Any:
         """Answer with the status of an operation."""
