@@ -40,7 +40,7 @@ def _former_packages() -> frozenset[str]:
 def _former_names_in_present_packages() -> Mapping[str, str]:
     """Return the present name of former modules whose package has moved, below the present name of the package.
 
-    `from former.package import module` looks there, for the package tells its present name. Names that two former
+    `from former.package import module` looks there, because the package has its present name. Names that two former
     packages had are left out.
     """
     moved = moved_modules()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from typing import Any, Final
 
 import fsspec
@@ -303,8 +304,9 @@ def _list_rows(reader: SavepointReader | None, operator_id: str, state: StateLis
 
 def _compare_rows(before: list[Any], after: list[Any], difference: StateDifference, examples: int) -> None:
     difference.before, difference.after = len(before), len(after)
-    values = {dumps(row): row for row in (*before, *after)}
-    counts = Counter(map(dumps, before)), Counter(map(dumps, after))
+    pickles = list(map(dumps, before)), list(map(dumps, after))
+    values = dict(zip(chain(*pickles), chain(before, after), strict=True))
+    counts = Counter(pickles[0]), Counter(pickles[1])
     removed, added = counts[0] - counts[1], counts[1] - counts[0]
     difference.removed, difference.added = removed.total(), added.total()
     for sign, rows in (("-", removed), ("+", added)):
@@ -361,7 +363,7 @@ def _text(value: Any) -> str:
 
 
 def _are_equal(left: Any, right: Any) -> bool:
-    """Compare values; those that are not equal to themselves, such as NaN, by their pickles."""
+    """Compare values. Pickles decide if a value such as NaN does not equal itself."""
     try:
         if left == right:
             return True

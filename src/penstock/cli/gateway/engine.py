@@ -132,7 +132,7 @@ class TableEngine:
 
     @contextmanager
     def _options_of_statement(self, options: Mapping[str, str]) -> Iterator[None]:
-        """Apply options to one statement; what it sets itself stays."""
+        """Apply options to one statement. Options that the statement sets itself remain."""
         before = {key: self._config.get_configuration().to_dict().get(key) for key in options}
         for key, value in options.items():
             self._config.set(key, value)
@@ -392,7 +392,7 @@ def _serve() -> None:
 
 
 def main() -> int:
-    """Serve the gateway until it is told to end. Returns the exit code."""
+    """Serve the gateway until it is asked to end. Returns the exit code."""
     log_to_stderr_by_default()
     try:
         _serve()

@@ -1,4 +1,4 @@
-"""What jobs that work step by step take in and give out: splits, rows between tasks, and output (G9).
+"""Input and output of jobs that work step by step: splits, rows between tasks, and results (G9).
 
 `Sources` are the split enumerators of a job's sources, which assign splits as each epoch begins.
 

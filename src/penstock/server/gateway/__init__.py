@@ -5,5 +5,5 @@
 | `sessions` | sessions, operations and pages of results: the rules of the protocol, without sockets |
 | `routes` | the paths of `v1` to `v4`, bodies and answers |
 
-What runs the statements is an `Engine`, one for each session (`penstock.cli.gateway`).
+An `Engine` runs the statements, one for each session (`penstock.cli.gateway`).
 """

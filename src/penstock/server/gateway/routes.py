@@ -2,7 +2,7 @@
 
 `gateway_application` has the access checks of the REST API (`penstock.server.rest.application`): names of hosts, other
 sites' pages, tokens and roles, and the audit log. The operator may do everything. A reader may look at sessions,
-statuses and results, whose handles nobody can guess.
+statuses and results, whose handles cannot be guessed.
 
 **Versions.** Each path of a version exists only there. A path without a version belongs to the newest. Flink's clients
 use the newest version of the list, and fail for one that they do not know, so the list ends with V4, that of Flink 2.3.
@@ -286,10 +286,8 @@ class GatewayRoutes:
             raise Failure(500, GatewayError(missing), is_long=True)
         options = _texts(body.executionConfig)
         engine = session.engine
-        try:
+        with _failing(doing):
             return {"clusterID": session.call(lambda: engine.deploy(body.script, body.scriptUri, options))}
-        except GatewayError as error:
-            raise Failure(500, error.within(*api_error(doing).causes), is_long=True) from error
 
     # --- what Penstock does not have ---------------------------------------------------------------------------------
 
