@@ -19,10 +19,10 @@ from tests.simulation.fresh_seeds import commit_number
 #: A commit runs one in so many of the files that no change selects, and of the slow tests. CI changes its packages
 #: every third commit: with these numbers, which three does not divide, each test meets each set of packages.
 FILE_TURNS: Final = 4
-SLOW_TURNS: Final = 7
+SLOW_TURNS: Final = 13
 #: How many slow tests run because their room changed; where a change concerns more, these take turns too. So a run
 #: after a change of many rooms takes no longer.
-NEAR_MOST: Final = 60
+NEAR_MOST: Final = 30
 
 
 @dataclass(frozen=True)

@@ -165,7 +165,7 @@ def test_timers_and_checkpoints_of_rocksdb(tables: TableEnvironment, tmp_path: P
 def test_state_of_sql_by_column_name(tables: TableEnvironment, tmp_path: Path) -> None:
     """Groups, the first rows and both sides of a join, after several checkpoints: each entry once, and the newest."""
     tables.execute_sql(
-        "CREATE TABLE numbers (id BIGINT, k INT) WITH ('connector' = 'datagen', 'rows-per-second' = '5000', "
+        "CREATE TABLE numbers (id BIGINT, k INT) WITH ('connector' = 'datagen', 'rows-per-second' = '500', "
         "'fields.id.kind' = 'sequence', 'fields.id.start' = '0', 'fields.id.end' = '100000000', "
         "'fields.k.min' = '0', 'fields.k.max' = '9')"
     )
