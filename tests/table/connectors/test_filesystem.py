@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import random
+import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,11 +13,15 @@ import pytest
 from tests.table.connectors.tables import build_reader, read_rows, scan_of, table_rows, writer_of
 
 from penstock.base.errors import FormatError, UnsupportedError
+from penstock.codecs.column_data import ColumnData
+from penstock.connectors.file.committer import IGNORE, FileCommitter
 from penstock.formats.file_format import MalformedRecordError
 from penstock.runtime.connector import Boundedness
 from penstock.sql.connectors.built_in import built_in
 from penstock.sql.connectors.filesystem.connector import FilesScan
 from penstock.sql.data.errors import ValidationError
+from penstock.sql.data.row_data import RowData, RowLayout
+from penstock.sql.data.types import IntType
 from penstock.table import EnvironmentSettings, TableEnvironment
 from penstock.testing.connectors import SinkHost
 
@@ -103,6 +109,38 @@ def test_partitions_are_directories(tmp_path: Path, name: str) -> None:
         "due=__HIVE_DEFAULT_PARTITION__/k=b",
     }
     assert sorted(table_rows(table), key=repr) == sorted([*rows, (5, 0, None)], key=repr)
+
+
+@pytest.mark.parametrize("by", ["", "PARTITIONED BY (k)"])
+def test_small_batches_wait_and_come_in_order(tmp_path: Path, by: str) -> None:
+    """Among batches of many rows and of changes, in rows and in columns; many at once, in a second, or when flushed."""
+    seed = random.SystemRandom().randrange(1 << 32)
+    chance = random.Random(seed)
+    layouts = [RowLayout(["a", "b"], [IntType(), IntType()]), RowLayout(["c", "d"], [IntType(), IntType()])]
+    host = SinkHost()
+    writer = writer_of(ddl(tmp_path, "a INT, k INT", "debezium-json", by=by)).sink.create_writer(host)
+    count = 0
+    for _ in range(60):
+        size = chance.choice([1, 2, 30, 64, 65, 200])
+        rows = [(count + index, 7) for index in range(size)]
+        count += size
+        data = RowData(chance.choice(layouts), rows)
+        form = chance.randrange(4)
+        if form == 0:
+            writer.write_changes(data, bytes(size), None)
+        elif form == 1:
+            writer.write_batch([(0, row) for row in rows], None)
+        else:
+            writer.write_columns(data if form == 2 else ColumnData(data.columns), None)
+        due_ms = writer.next_flush_ms()
+        if due_ms is not None and chance.random() < 0.2:
+            assert host.now_ms() < due_ms <= host.now_ms() + 1_000
+            writer.flush(False)
+            assert writer.next_flush_ms() is None
+    writer.flush(True)
+    FileCommitter("", IGNORE).commit(writer.prepare_commit())
+    (text,) = (path.read_text() for path in tmp_path.rglob("part-*"))
+    assert [int(number) for number in re.findall(r'"a": ?(\d+)', text)] == list(range(count)), f"seed {seed}"
 
 
 def test_partitions_columns_and_limits_are_pushed_down(tmp_path: Path) -> None:

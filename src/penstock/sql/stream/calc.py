@@ -15,12 +15,14 @@ from typing import Any, Final, TypeAlias, TypeGuard
 import numpy as np
 import pyarrow as pa
 
-from penstock.codecs.column_data import ChosenColumns
+from penstock.codecs.column_data import ChosenColumns, ColumnData
 from penstock.runtime.columns import ColumnBatch, as_columns
 from penstock.runtime.operators.base import StreamOperator, UserCodeError
 from penstock.runtime.records import Batch
+from penstock.sql.data.arrow import to_values
 from penstock.sql.data.errors import TableRuntimeError
 from penstock.sql.data.row_data import RowData, RowLayout
+from penstock.sql.data.types import DataType
 from penstock.sql.expressions import row_program
 from penstock.sql.expressions.builder import Correlation
 from penstock.sql.expressions.columns import Columns
@@ -77,7 +79,7 @@ class CalcOperator(EvaluatingOperator):
         conditions = [] if self._condition is None else conjuncts(self._condition)
         parts = compile_expressions([*conditions, *(self._expressions or ())], session)
         self._where = Condition(parts[: len(conditions)]) if conditions else None
-        selected = parts[len(conditions) :]
+        selected = self._selected = parts[len(conditions) :]
         self._select = None if self._expressions is None else Evaluator((), session, selected)
         expressions = self._expressions or ()
         read = {
@@ -95,12 +97,14 @@ class CalcOperator(EvaluatingOperator):
         self._has_columns = len(computed) < len(expressions)
         self._compute_others = Evaluator((), session, computed)
         #: builds the row program for the first batch of a few rows; jobs of large batches do not need it
-        self._build_program: Callable[[Sequence[Typed]], RowProgram | None] | None = partial(
-            build_row_program, self._condition, session=session
+        self._build_program: Callable[[Typed | None, Sequence[Typed]], RowProgram | None] | None = partial(
+            build_row_program, session=session
         )
         self._program: RowProgram | None = None
-        #: whether the program filters, and leaves the expressions to kernels
-        self._only_filters = False
+        #: the types of the expressions that the program leaves to kernels, by their indexes, and their evaluator
+        self._left: dict[int, DataType] = {}
+        self._build_evaluator = partial(Evaluator, (), session)
+        self._compute_left = self._build_evaluator(())
         #: of the rows that the program computes
         types = [expression.type for expression in expressions]
         self._layout = RowLayout(self._names if types else (), types)
@@ -111,21 +115,36 @@ class CalcOperator(EvaluatingOperator):
         program = self._find_program() if len(records) <= row_program.TUPLES_MAX else None
         if program is None or not program.takes(records.data):
             computed = self._by_kernels(records)
-        elif self._only_filters:
-            computed = self._filter_by_rows(program, records)
         else:
             computed = self._by_rows(program, records)
         if computed is not None:
             self.output.collect(computed)
 
     def _find_program(self) -> RowProgram | None:
-        """Return the program for a few rows. It is for the filter alone if an expression has no row form."""
+        """Return the program for a few rows; None if kernels compute all that is to compute."""
         build, self._build_program = self._build_program, None
         if build is not None:
-            self._program = build(self._expressions or ())
-            if self._program is None and self._condition is not None:
-                self._program, self._only_filters = build(()), True
+            expressions = self._expressions or ()
+            self._program = build(self._condition, expressions)
+            if self._program is None:
+                self._program = self._build_partly(build, expressions)
         return self._program
+
+    def _build_partly(
+        self, build: Callable[[Typed | None, Sequence[Typed]], RowProgram | None], expressions: Sequence[Typed]
+    ) -> RowProgram | None:
+        """Return a program for the filter and the expressions that have a row form; None if it would compute nothing.
+
+        Kernels compute the other expressions, such as calls of functions that take columns.
+        """
+        has_form = [build(None, [expression]) is not None for expression in expressions]
+        left = {index: expressions[index].type for index, has in enumerate(has_form) if not has}
+        formed = [expression for expression, has in zip(expressions, has_form, strict=True) if has]
+        if self._condition is None and all(isinstance(expression, Field) for expression in formed):
+            return None
+        self._left = left
+        self._compute_left = self._build_evaluator([self._selected[index] for index in left])
+        return build(self._condition, formed)
 
     def resume_event_time(self, watermark: int) -> None:
         """Do nothing: as in Flink, CURRENT_WATERMARK is NULL after a restart until the next watermark."""
@@ -147,6 +166,8 @@ class CalcOperator(EvaluatingOperator):
             if self._expressions is None:
                 return records if is_whole else records.take(np.array(chosen))
             tuples = program.project(data, rows)
+            if self._left:
+                tuples = self._with_left(tuples, data if is_whole else data.take(np.array(rows)), records)
         except TableRuntimeError:
             # Which error comes first does not depend on the size of a batch.
             return self._by_kernels(records)
@@ -158,22 +179,18 @@ class CalcOperator(EvaluatingOperator):
             computed.origin = records.origin
         return computed
 
-    def _filter_by_rows(self, program: RowProgram, records: ColumnBatch) -> ColumnBatch | None:
-        """Filter a few rows, and let kernels compute those that are left. Returns None if no row is left."""
+    def _with_left(
+        self, tuples: list[tuple[Any, ...]], data: ColumnData, records: ColumnBatch
+    ) -> list[tuple[Any, ...]]:
+        """Return the rows with the values of the expressions that kernels compute."""
         try:
-            chosen = program.choose(records.data)
-        except TableRuntimeError:
-            return self._by_kernels(records)
-        if not chosen:
-            return None
-        left = records if len(chosen) == len(records) else records.take(np.array(chosen))
-        try:
-            computed = self._computed(left, Columns.of(left.columns))
+            arrays = self._compute_left(Columns(_Arrays(data), len(data)))
         except TableRuntimeError as error:
             raise self._failed(records) from error
-        if left is records:
-            computed.origin = records.origin
-        return computed
+        columns = list(zip(*tuples, strict=True)) if tuples[0] else []
+        for (index, kind), array in zip(self._left.items(), arrays, strict=True):
+            columns.insert(index, tuple(to_values(array, kind)))
+        return list(zip(*columns, strict=True))
 
     def _failed(self, records: ColumnBatch) -> UserCodeError:
         return UserCodeError(self.context.operator_name, f"a batch of {len(records)} rows")
@@ -221,6 +238,19 @@ class CalcOperator(EvaluatingOperator):
         # Arrow's `take` is several times faster for columns without NULLs.
         whole_columns = [None if column is None else columns.whole(column) for column in self._columns]
         return ChosenColumns(whole_columns, self._names, chosen, known, columns.mask)
+
+
+class _Arrays(Sequence[pa.Array]):
+    """The columns of a batch, each built when it is read."""
+
+    def __init__(self, data: ColumnData) -> None:
+        self._data = data
+
+    def __len__(self) -> int:
+        return len(self._data.names)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._data.column(index)
 
 
 def _fields(expressions: Iterable[Typed]) -> list[Field]:

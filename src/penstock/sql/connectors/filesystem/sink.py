@@ -26,6 +26,7 @@ from penstock.connectors.file.sink import FileSink, FileWriter
 from penstock.runtime.connector import SinkWriterContext
 from penstock.sql.data import types
 from penstock.sql.data.arrow import columns_of_changes
+from penstock.sql.data.row_data import FewRows
 from penstock.sql.data.types import DataType
 from penstock.sql.expressions.columns import Columns
 from penstock.sql.expressions.evaluator import Evaluator
@@ -322,8 +323,18 @@ class TableFilesSink(FileSink[Any]):
         )
 
 
+#: Batches of at most this many rows wait, at most so many rows together, and for so long (ms).
+_FEW_ROWS: Final = 64
+_WAITING_MAX: Final = 1 << 12
+_WAIT_MS: Final = 1_000
+
+
 class TableFilesWriter(FileWriter):
-    """Writes columns. Partition columns appear only in directory names."""
+    """Writes columns. Partition columns appear only in directory names.
+
+    Kernels cost as much for one row as for a hundred. So the rows of small batches wait until there are many, a second
+    has passed, or the writer is flushed. No reader misses them: a file becomes visible after a flush.
+    """
 
     def __init__(self, *parts: Any, schema: RowSchema, keys: Sequence[str], default_name: str) -> None:
         super().__init__(*parts)
@@ -333,21 +344,48 @@ class TableFilesWriter(FileWriter):
         self._key_places = [names.index(key) for key in keys]
         kinds = [schema[index].type for index in self._key_places]
         self._texts = PartitionTexts(keys, kinds, default_name) if keys else None
+        self._few = FewRows()
+        self._flush_ms = 0
 
     def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
         """Write rows as columns."""
         if not values:
             return
+        self._write_waiting()
         columns, kinds = columns_of_changes(values, self._schema.names, self._schema.types)
         self._write_rows(columns, kinds if any(kinds) else None)
 
     def write_columns(self, data: ColumnData, rowtimes: Any) -> None:
-        """Write columns, whatever their names."""
-        self._write_rows(data.columns, None)
+        """Write columns, whatever their names; a few rows wait."""
+        if 0 < len(data) <= _FEW_ROWS:
+            if not self._few.add(data):
+                self._write_waiting()
+                self._few.add(data)
+            if self._few.rows == len(data):
+                self._flush_ms = self._context.now_ms() + _WAIT_MS
+            if self._few.rows >= _WAITING_MAX:
+                self._write_waiting()
+        else:
+            self._write_waiting()
+            self._write_rows(data.columns, None)
 
     def write_changes(self, data: ColumnData, kinds: bytes, rowtimes: Any) -> None:
         """Write changes, whatever the names of their columns."""
+        self._write_waiting()
         self._write_rows(data.columns, kinds)
+
+    def next_flush_ms(self) -> int | None:
+        """Return when the waiting rows are written at the latest."""
+        return self._flush_ms if self._few.rows else None
+
+    def flush(self, end_of_input: bool) -> None:
+        """Write the waiting rows, and note whether the input has ended."""
+        self._write_waiting()
+        super().flush(end_of_input)
+
+    def _write_waiting(self) -> None:
+        if self._few.rows:
+            self._write_rows(self._few.take().columns, None)
 
     def _write_rows(self, columns: pa.RecordBatch, kinds: bytes | None) -> None:
         now_ms = self._context.now_ms()
