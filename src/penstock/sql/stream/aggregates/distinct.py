@@ -113,16 +113,15 @@ class DistinctView:
             column, groups = column.take(pa.array(chosen)), groups[chosen]
             counted = [mask[chosen] for mask in counted]
         numbers, fresh = self._locate(groups, self._codes.of(column))
-        encoded = pa.array(numbers).dictionary_encode()
-        pairs, local = encoded.dictionary.to_numpy(), encoded.indices.to_numpy()
         into = steps if chosen is None else [np.zeros(len(chosen), np.int8) for _ in steps]
         if self._retracts:
+            pairs, local = _encode(numbers)
             signs = np.ones(len(local), np.int64) if rows.signs is None else rows.signs
             if rows.signs is not None and chosen is not None:
                 signs = signs[chosen]
             self._count(pairs, local, counted, signs, into, len(fresh))
         else:
-            self._set_bits(pairs, local, counted, into)
+            self._set_bits(numbers, counted, into)
             self._sizes.array[rows.numbers] += np.bincount(
                 np.searchsorted(rows.ends, fresh if chosen is None else chosen[fresh], side="right"),
                 minlength=len(rows.numbers),
@@ -140,21 +139,22 @@ class DistinctView:
             self._versions.grow(len(self._table))
         return numbers, fresh
 
-    def _set_bits(self, pairs: Any, local: Any, counted: Sequence[Any], steps: Sequence[Any]) -> None:
-        """Let each call count the pairs that it meets. `local`: the index of each row's pair."""
+    def _set_bits(self, numbers: Any, counted: Sequence[Any], steps: Sequence[Any]) -> None:
+        """Let each call count the pairs that it meets. `numbers`: the pair of each row."""
         (marks,) = self._marks
-        bits = marks.array[pairs]
-        met = np.zeros(len(local), bits.dtype)
+        kind = marks.array.dtype.type
+        met = np.zeros(len(numbers), kind)
         for index, mask in enumerate(counted):
-            bit = bits.dtype.type(1 << index)
-            met |= bit if mask is None else np.where(mask, bit, bits.dtype.type(0))
-        met &= ~bits[local]
-        rows = met.nonzero()[0]
+            bit = kind(1 << index)
+            met |= bit if mask is None else np.where(mask, bit, kind(0))
+        met &= ~marks.array[numbers]
+        rows = met.nonzero()[0]  # few of them, once most values are known
         if not len(rows):
             return
-        met, of_rows = met[rows], local[rows]
+        pairs, of_rows = _encode(numbers[rows])
+        met, bits = met[rows], marks.array[pairs]
         for index, of_call in enumerate(steps):
-            bit = bits.dtype.type(1 << index)
+            bit = kind(1 << index)
             mine = (met & bit).nonzero()[0][::-1]
             # The last assignment of an index counts, so each pair gets its first row.
             first = np.full(len(pairs), -1)
@@ -316,6 +316,12 @@ class DistinctView:
             return lengths, np.concatenate([np.zeros(0, np.int64), *arrays])
         keys = [key for part in values for key in part]
         return np.fromiter(map(len, values), np.int64, len(values)), self._codes.restored(keys)
+
+
+def _encode(numbers: Any) -> tuple[Any, Any]:
+    """Return the different pairs of rows, and for each row the index of its pair there."""
+    encoded = pa.array(numbers).dictionary_encode()
+    return encoded.dictionary.to_numpy(), encoded.indices.to_numpy()
 
 
 def _count_rows(part: Packed | Mapping[Any, int]) -> int:

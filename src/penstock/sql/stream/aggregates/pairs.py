@@ -263,16 +263,19 @@ class PairTable:
         places = _compute_places(groups, codes, len(slots))
         numbers = np.empty(len(codes), np.int64)
         rows = np.arange(len(codes))
+        sought_groups, sought_codes = groups, codes
         fresh = []
         while len(rows):
             candidates = slots[places]
-            is_empty = candidates == _EMPTY
-            if is_empty.any():
-                chosen = self._claim(rows, places, candidates, is_empty.nonzero()[0], groups, codes)
-                fresh.append(chosen)
+            at_empty = (candidates == _EMPTY).nonzero()[0]
+            if len(at_empty):
+                fresh.append(self._claim(rows, places, candidates, at_empty, groups, codes))
             numbers[rows] = candidates
-            differs = (self._codes.array[candidates] != codes[rows]) | (self._groups.array[candidates] != groups[rows])
-            rows, places = rows[differs], (places[differs] + 1) & last
+            differs = self._codes.array[candidates] != sought_codes
+            differs |= self._groups.array[candidates] != sought_groups
+            is_left = differs.nonzero()[0]
+            rows, places = rows[is_left], (places[is_left] + 1) & last
+            sought_groups, sought_codes = sought_groups[is_left], sought_codes[is_left]
         return numbers, np.concatenate(fresh) if fresh else rows
 
     def find(self, group: int, code: int) -> int:
