@@ -11,7 +11,7 @@ import os
 import re
 from collections import Counter
 from pathlib import Path
-from random import Random
+from random import Random, SystemRandom
 
 import click
 from tests.table.beside_flink.flink import Flink
@@ -57,12 +57,14 @@ def _without_digits(kind: str) -> str:
 @click.command()
 @click.option("--jars", type=click.Path(exists=True, path_type=Path), default=os.environ.get("FLINK_JARS"))
 @click.option("--cases", default=1000, help="How many expressions.")
-@click.option("--seed", default=1, help="Makes the same expressions again.")
+@click.option("--seed", type=int, help="Makes the same expressions again; by default another one in each run.")
 @click.option("--zone", default="UTC", help="The session's time zone.")
-def main(jars: Path | None, cases: int, seed: int, zone: str) -> None:
+def main(jars: Path | None, cases: int, seed: int | None, zone: str) -> None:
     """Compare answers with those of Flink."""
     if jars is None:
         raise click.UsageError("say with --jars, or FLINK_JARS, where Flink's jars are")
+    seed = SystemRandom().randrange(1 << 32) if seed is None else seed
+    print(f"seed {seed}", flush=True)
     random, kinds = Random(seed), Counter[str]()
     with Flink(jars, "Expressions", zone) as flink:
         for _ in range(0, cases, AT_ONCE):

@@ -316,7 +316,7 @@ def _is_stable(name: str) -> bool:
 
 def no_function(name: str) -> UnknownNameError:
     """Return the error for an unknown function."""
-    near = did_you_mean(name, SCALAR_FUNCTIONS)
+    near = "" if name in SCALAR_FUNCTIONS else did_you_mean(name, SCALAR_FUNCTIONS)
     reason = f"No match found for function signature {name}: there is no function of this name{near}"
     return UnknownNameError(reason, name=f"{name}(")
 

@@ -246,7 +246,7 @@ class ScalarAnalyser:
         if not node.operands and node.path and node.name in BARE_FUNCTIONS and find_scalar(node.name) is None:
             # A word such as USER is a column name if no such function exists.
             return self._reference(node.path, node.at)
-        if node.path and node.name in _NAMES_OF_FORMS:
+        if node.path and (node.name in _NAMES_OF_FORMS or not node.name.replace("_", "").isalnum()):
             raise no_function(node.name)
         if node.name == "=" and (rows := self._rows(node.operands)):
             return self._equal_fields("=", *rows)
@@ -395,8 +395,10 @@ def _check_plain(node: syntax.Call) -> None:
 #: the parser turns a run of one of these operators into one call
 _CHAINED = ("AND", "OR", "||")
 _SIGNS = ("MINUS_PREFIX", "PLUS_PREFIX")
-#: internal names of forms without a function name, which SQL cannot write
-_NAMES_OF_FORMS = (*_SIGNS, "FIELD", "ITEM")
+#: internal names of forms without a function name, and operators, which SQL cannot call by name even in backticks
+_NAMES_OF_FORMS = frozenset(
+    [*_SIGNS, "FIELD", "ITEM", "MINUS_DATE", "AND", "OR", "NOT", "CASE", "IN", "LIKE", "OVERLAPS", "ARRAY", "MAP"]
+) | {"MULTISET", "ROW"}
 
 
 def _if(analyser: ScalarAnalyser, operands: Sequence[syntax.Expression]) -> Typed:

@@ -264,12 +264,10 @@ def _both_nan(column: Datum, other: Datum) -> Datum:
 
 
 def _extreme(call: definition.Operands, index: int) -> DataType | None:
-    """Accept an operand of GREATEST or LEAST: text is compared only with text."""
-    return (
-        None
-        if call.once(definition.all_in_common) is None
-        else _compared(definition.all_in_common, call, index, needs_order=True)
-    )
+    """Accept an operand of GREATEST or LEAST: text is compared only with text, and NULL alone has no type."""
+    if isinstance(call.once(definition.all_in_common), NullType | None):
+        return None
+    return _compared(definition.all_in_common, call, index, needs_order=True)
 
 
 def _without_zone(column: Datum) -> Datum:
