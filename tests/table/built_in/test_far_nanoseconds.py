@@ -41,6 +41,24 @@ def test_a_constant_is_refused_when_the_query_is_planned(sql: str) -> None:
         value(sql)
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "TIMESTAMPADD(YEAR, 1000, x)",
+        "TIMESTAMPADD(DAY, -400000, x)",
+        "TIMESTAMPADD(CENTURY, 10, x)",
+        "TIMESTAMPADD(NANOSECOND, 1, DATE '9999-12-31')",
+        "x + INTERVAL '1000' YEAR(4)",
+        "CEIL(x TO MILLENNIUM)",
+        "FLOOR((x - INTERVAL '300' YEAR(4)) TO MILLENNIUM)",
+    ],
+)
+def test_a_result_is_refused(sql: str) -> None:
+    """K4: of steps through time; it does not come round to another year."""
+    with pytest.raises(TableRuntimeError, match=REASON):
+        column(sql, {"x": TimestampType(9)}, x=[nanoseconds("2001-02-28 12:34:56.123456789")])
+
+
 @pytest.mark.parametrize("far", [f"TIMESTAMP '{FAR}.9999999'", f"TIMESTAMP '{FAR}.999'", "DATE '9999-12-31'"])
 def test_values_are_refused_when_the_query_is_planned(far: str) -> None:
     """K4: a row of VALUES that another row makes a TIMESTAMP(7)."""

@@ -235,6 +235,22 @@ def test_the_type_of_rounded_numbers() -> None:
         ("TIMESTAMPDIFF(MINUTE, TIME '08:00:00', TIME '11:11:00')", "191", "INT NOT NULL"),
         ("TIMESTAMPDIFF(MONTH, TIMESTAMP '2021-01-04 00:00:00', TIME '00:00:00')", "-612", "INT NOT NULL"),
         ("TIMESTAMPDIFF(DAY, CAST(NULL AS TIMESTAMP), TIMESTAMP '2016-02-24 12:42:25')", None, "INT"),
+        # Of nanoseconds and a year that they do not reach; seconds wrap to 32 bits, as in Flink.
+        (
+            "TIMESTAMPDIFF(SECOND, TIMESTAMP '9999-01-01 00:00:00', TIMESTAMP '2020-02-29 12:34:56.123456789')",
+            "1615285361",
+            "INT NOT NULL",
+        ),
+        (
+            "TIMESTAMPDIFF(MONTH, TIMESTAMP '0001-01-01 00:00:00', TIMESTAMP '2020-02-29 12:34:56.123456789')",
+            "24229",
+            "INT NOT NULL",
+        ),
+        (
+            "TIMESTAMPDIFF(WEEK, DATE '9999-01-01', TIMESTAMP '2020-02-29 12:34:56.123456789')",
+            "-416315",
+            "INT NOT NULL",
+        ),
     ],
 )
 def test_adding_and_counting_units(sql: str, wanted: str | None, kind: str) -> None:

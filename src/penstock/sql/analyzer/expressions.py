@@ -428,9 +428,7 @@ def _null_if(analyser: ScalarAnalyser, operands: Sequence[syntax.Expression]) ->
 def _if_null(analyser: ScalarAnalyser, operands: Sequence[syntax.Expression]) -> Typed:
     if len(operands) != 2:
         raise ValidationError(f"IFNULL takes two values, not {len(operands)}")
-    value, default = map(analyser.typed, operands)
-    coalesced = analyser.calls.call("COALESCE", [value, default])
-    return coalesced if value.type.is_nullable else value
+    return analyser.calls.call("COALESCE", [analyser.typed(operand) for operand in operands])
 
 
 def _overlaps(analyser: ScalarAnalyser, operands: Sequence[syntax.Expression]) -> Typed:

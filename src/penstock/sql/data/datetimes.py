@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from penstock.codecs.arrow_columns import NANOSECONDS
 from penstock.codecs.serialization import parse_digits
 from penstock.sql.data.arrow import Datum, Kernel, arrow_type
+from penstock.sql.data.errors import TableRuntimeError
 from penstock.sql.data.types import DataType, LocalZonedTimestampType
 
 DAY_NS: Final = 86_400_000_000_000
@@ -308,6 +309,24 @@ def days_and_nanos(numbers: Numbers, unit: int) -> tuple[Numbers, Numbers]:
     return days, (numbers - days * per_day) * unit
 
 
+_NUMBER_MAX: Final = (1 << 63) - 1
+
+
+def scaled(numbers: Numbers, factor: int) -> Numbers:
+    """Return numbers times a factor. Raises `TableRuntimeError` for nanoseconds of years that 64 bits do not hold."""
+    if factor > 1 and numbers.size and np.abs(numbers).max() > _NUMBER_MAX // factor:
+        raise TableRuntimeError(FAR_NANOSECONDS)
+    return numbers * factor
+
+
+def distance(later: Numbers, later_unit: int, earlier: Numbers, earlier_unit: int) -> tuple[Numbers, Numbers]:
+    """Return whole days between points in time, toward zero, and the nanoseconds that are left, with the same sign."""
+    (day, time), (first_day, first_time) = days_and_nanos(later, later_unit), days_and_nanos(earlier, earlier_unit)
+    days, nanos = day - first_day, time - first_time
+    towards = ((days > 0) & (nanos < 0)).astype(np.int64) - ((days < 0) & (nanos > 0))
+    return days - towards, nanos + towards * DAY_NS
+
+
 def toward_zero(numbers: Numbers, size: int) -> Numbers:
     """Divide, truncating toward zero as Java does."""
     quotients: Numbers = np.sign(numbers) * (np.abs(numbers) // size)
@@ -373,12 +392,12 @@ def add_months(days: Numbers, months: Numbers) -> Numbers:
     return shifted
 
 
-def months_between(later: Numbers, earlier: Numbers, unit: int) -> Numbers:
-    """Return the full months between two timestamps, rounded toward 0. `unit`: nanoseconds per unit of the numbers."""
-    swapped = later < earlier
-    high, low = np.where(swapped, earlier, later), np.where(swapped, later, earlier)
-    high_days, high_time = days_and_nanos(high, unit)
-    low_days, low_time = days_and_nanos(low, unit)
+def months_between(later: Numbers, later_unit: int, earlier: Numbers, earlier_unit: int) -> Numbers:
+    """Return the full months between two timestamps, rounded toward 0. The units: nanoseconds per number."""
+    (day, time), (first_day, first_time) = days_and_nanos(later, later_unit), days_and_nanos(earlier, earlier_unit)
+    swapped = (day < first_day) | ((day == first_day) & (time < first_time))
+    high_days, high_time = np.where(swapped, first_day, day), np.where(swapped, first_time, time)
+    low_days, low_time = np.where(swapped, day, first_day), np.where(swapped, time, first_time)
     months = to_months(high_days) - to_months(low_days)
     reached = add_months(low_days, months)
     is_short = (reached > high_days) | ((reached == high_days) & (high_time < low_time))

@@ -446,13 +446,13 @@ def _point(unit: str, up: bool, per_number: int, numbers: datetimes.Numbers) -> 
     """Round temporal values. `per_number`: the nanoseconds that each number stands for."""
     if unit in _DAYS:
         per_day = datetimes.DAY_NS // per_number
-        return _days(unit, up, numbers // per_day) * per_day
+        return datetimes.scaled(_days(unit, up, numbers // per_day), per_day)
     if per_number == datetimes.DAY_NS:
         return numbers + int(up and unit == "DAY")
     size = _NANOSECONDS[unit] // per_number
     if size <= 1:
         return numbers
-    return -(-numbers // size) * size if up else numbers // size * size
+    return datetimes.scaled(-(-numbers // size) if up else numbers // size, size)
 
 
 def _bind_point(up: bool, call: definition.Call) -> Kernel:

@@ -439,15 +439,20 @@ def _bind_add(call: definition.Call) -> Kernel:
     is_time = isinstance(call.types[2], TimeType)
 
     def moved(counts: datetimes.Numbers, points: datetimes.Numbers) -> datetimes.Numbers:
-        points = points * (before // after)
+        points = datetimes.scaled(points, before // after)
         if unit in _MONTHS:
             if is_time:  # months do not move a time of day
                 return points + 0 * counts
             days, _ = datetimes.days_and_nanos(points, after)
-            return points + (datetimes.add_months(days, counts * _MONTHS[unit]) - days) * (datetimes.DAY_NS // after)
-        size = _NANOSECONDS[unit]
-        shifted = points + (counts * (size // after) if size >= after else counts // (after // size))
-        return shifted % (datetimes.DAY_NS // after) if is_time else shifted
+            counts, factor = datetimes.add_months(days, counts * _MONTHS[unit]) - days, datetimes.DAY_NS // after
+        elif _NANOSECONDS[unit] >= after:
+            factor = _NANOSECONDS[unit] // after
+        else:
+            counts, factor = counts // (after // _NANOSECONDS[unit]), 1
+        if is_time:
+            return (points + counts * factor) % (datetimes.DAY_NS // after)
+        _check_reach(after, points, counts, factor)
+        return points + counts * factor
 
     return lambda word, count, point: datetimes.column_of_numbers(
         moved(datetimes.to_numbers(count), datetimes.to_numbers(point)), kind, (count, point)
@@ -464,20 +469,23 @@ def _difference_type(call: definition.Operands) -> DataType:
 
 def _bind_difference(call: definition.Call) -> Kernel:
     unit = _read_unit(call)
-    units = datetimes.unit_ns(call.types[1]), datetimes.unit_ns(call.types[2])
-    finest = min(units)
+    earlier_unit, later_unit = datetimes.unit_ns(call.types[1]), datetimes.unit_ns(call.types[2])
     kind = arrow_type(call.result)
 
     def difference(earlier: datetimes.Numbers, later: datetimes.Numbers) -> datetimes.Numbers:
-        earlier, later = earlier * (units[0] // finest), later * (units[1] // finest)
         if unit in _MONTHS:
-            months = datetimes.months_between(later, earlier, finest)
+            months = datetimes.months_between(later, later_unit, earlier, earlier_unit)
             return datetimes.toward_zero(months, _MONTHS[unit])
-        apart = later - earlier
         size = _NANOSECONDS[unit]
-        if size < finest:
-            return apart * (finest // size)
-        return datetimes.toward_zero(apart, size // finest)
+        if earlier_unit != later_unit:  # the finer one may not reach to the years of the other
+            days, nanos = datetimes.distance(later, later_unit, earlier, earlier_unit)
+            if size >= datetimes.DAY_NS:
+                return datetimes.toward_zero(days, size // datetimes.DAY_NS)
+            return days * (datetimes.DAY_NS // size) + datetimes.toward_zero(nanos, size)
+        apart = later - earlier
+        if size < later_unit:
+            return apart * (later_unit // size)
+        return datetimes.toward_zero(apart, size // later_unit)
 
     return lambda word, earlier, later: datetimes.column_of_numbers(
         difference(datetimes.to_numbers(earlier), datetimes.to_numbers(later)), kind, (earlier, later)
@@ -508,19 +516,20 @@ def _interval_type(call: definition.Operands) -> DataType:
 
 
 def _bind_minus(call: definition.Call) -> Kernel:
-    units = datetimes.unit_ns(call.types[0]), datetimes.unit_ns(call.types[1])
-    finest = min(units)
+    later_unit, earlier_unit = datetimes.unit_ns(call.types[0]), datetimes.unit_ns(call.types[1])
     kind = arrow_type(call.result)
     is_of_months = isinstance(call.result, YearMonthIntervalType)
 
     def difference(later: datetimes.Numbers, earlier: datetimes.Numbers) -> datetimes.Numbers:
-        later, earlier = later * (units[0] // finest), earlier * (units[1] // finest)
         if is_of_months:
-            return datetimes.months_between(later, earlier, finest)
+            return datetimes.months_between(later, later_unit, earlier, earlier_unit)
+        if earlier_unit != later_unit:
+            days, nanos = datetimes.distance(later, later_unit, earlier, earlier_unit)
+            return days * datetimes.DAY_MS + datetimes.toward_zero(nanos, datetimes.MILLISECOND_NS)
         apart = later - earlier
-        if finest >= datetimes.MILLISECOND_NS:
-            return apart * (finest // datetimes.MILLISECOND_NS)
-        return datetimes.toward_zero(apart, datetimes.MILLISECOND_NS // finest)
+        if later_unit >= datetimes.MILLISECOND_NS:
+            return apart * (later_unit // datetimes.MILLISECOND_NS)
+        return datetimes.toward_zero(apart, datetimes.MILLISECOND_NS // later_unit)
 
     return lambda later, earlier, interval: datetimes.column_of_numbers(
         difference(datetimes.to_numbers(later), datetimes.to_numbers(earlier)), kind, (later, earlier)
