@@ -244,7 +244,7 @@ def loaded(
         except (CommitFailedException, TableAlreadyExistsError):
             if attempt == _ATTEMPTS - 1:
                 raise
-    _refuse_format(loader.title, table)
+    refuse_format(loader.title, table)
     if declared is not None:
         check(loader.title, table, declared.stored_schema())
     return table
@@ -329,7 +329,7 @@ def check_before_writing(
     """
 
     def check_table(table: Table) -> None:
-        _refuse_format(loader.title, table)
+        refuse_format(loader.title, table)
         if replaced_branch is not None:
             refuse_equality_deletes(loader.title, table, table.metadata.snapshot_by_name(replaced_branch))
         if not evolves:
@@ -338,7 +338,8 @@ def check_before_writing(
     loader.check_while_planning(check_table)
 
 
-def _refuse_format(title: str, table: Table) -> None:
+def refuse_format(title: str, table: Table) -> None:
+    """Raise `UnsupportedError` for a version of the format that is not written."""
     version = table.metadata.format_version
     if version > _WRITTEN_VERSION:
         raise UnsupportedError(
@@ -465,6 +466,9 @@ class SinkSettings:
         evolves: whether to add missing columns to the table.
         equality: the key columns, for changes by key; empty if rows are only added.
         overwrites: whether written rows replace the partitions that they belong to.
+        replaced: the partition that is replaced whatever is written: names of columns with the texts of their values.
+        changes: whether rows are changed by value (`penstock.connectors.row_changes`).
+        base: for such changes, the snapshot in which the changed rows were found; None for an empty table.
         branch: the branch to write to.
         target_bytes: the size in memory at which buffered rows are written to a file.
         retention_ms: how long the ledger remembers commits.
@@ -478,6 +482,9 @@ class SinkSettings:
     evolves: bool = False
     equality: tuple[str, ...] = ()
     overwrites: bool = False
+    replaced: tuple[tuple[str, str], ...] = ()
+    changes: bool = False
+    base: int | None = None
     branch: str = MAIN
     target_bytes: int = TARGET_BYTES
     retention_ms: int = RETENTION_MS

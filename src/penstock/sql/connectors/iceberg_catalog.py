@@ -24,7 +24,7 @@ from penstock.sql.connectors import iceberg as connector
 from penstock.sql.connectors import iceberg_schema
 from penstock.sql.data.arrow import logical_type
 from penstock.sql.data.errors import ValidationError
-from penstock.sql.parser.statements import AlterAction
+from penstock.sql.parser.statements import AlterAction, VersionReference
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table, Transaction
@@ -241,6 +241,49 @@ class IcebergCatalog(LakeCatalog):
                 snapshot = find(int(number))
         # The connector tells what it does not find.
         return table if snapshot is None else self._at_snapshot(table_path, loaded, snapshot)
+
+    def find_version(self, table_path: ObjectPath, version: str) -> Mapping[str, str]:
+        """See `Catalog`. A number is the id of a snapshot, other text the name of a tag or branch, as in Spark."""
+        if version.removeprefix("-").isdecimal():
+            return {connector.SNAPSHOT_ID.key(): version}
+        refs = self.load_table(table_path).metadata.refs
+        if version not in refs:
+            raise ValidationError(
+                f"table {table_path} has no branch or tag '{version}'; there are {', '.join(sorted(refs)) or 'none'}"
+            )
+        is_tag = refs[version].snapshot_ref_type.value == "tag"
+        return {(connector.TAG if is_tag else connector.BRANCH).key(): version}
+
+    def change_versions(self, table_path: ObjectPath, action: AlterAction) -> None:
+        """See `Catalog`."""
+        verb, _, kind = action.verb.partition(" ")
+        reference = action.reference
+        assert reference is not None
+
+        def change(table: Table) -> None:
+            existing = table.metadata.refs.get(reference.name)
+            if verb == "DROP" and existing is None and action.if_exists:
+                return
+            if existing is not None and reference.if_not_exists:
+                return
+            _check_reference(table_path, verb, kind, reference, existing)
+            manage = table.manage_snapshots()
+            if verb == "DROP":
+                (manage.remove_tag if kind == "TAG" else manage.remove_branch)(reference.name).commit()
+                return
+            snapshot_id = reference.version
+            if snapshot_id is None and table.current_snapshot() is not None:
+                snapshot_id = table.metadata.current_snapshot_id
+            if snapshot_id is None or table.snapshot_by_id(snapshot_id) is None:
+                what = "no snapshot yet" if reference.version is None else f"no snapshot {reference.version}"
+                raise ValidationError(f"table {table_path} has {what}, which {kind} '{reference.name}' could name")
+            if kind == "TAG":
+                manage.create_tag(snapshot_id, reference.name, reference.age_ms).commit()
+            else:
+                ages = reference.age_ms, reference.snapshot_age_ms, reference.snapshots
+                manage.create_branch(snapshot_id, reference.name, *ages).commit()
+
+        self._retried(table_path, change)
 
     def _at_snapshot(self, path: ObjectPath, table: Table, snapshot: Any) -> CatalogBaseTable:
         schema = table.schema() if snapshot.schema_id is None else table.schemas()[snapshot.schema_id]
@@ -468,6 +511,20 @@ class IcebergCatalog(LakeCatalog):
                 texts.append(f"{field.name}={'__HIVE_DEFAULT_PARTITION__' if value is None else text}")
             listed.add("/".join(texts))
         return sorted(listed)
+
+
+def _check_reference(path: ObjectPath, verb: str, kind: str, reference: VersionReference, existing: Any) -> None:
+    """Raise `ValidationError` for a branch or tag that is missing, is there already, or is of the other kind."""
+    title = f"{kind} '{reference.name}' of table {path}"
+    is_new = verb == "CREATE" and not reference.replaces
+    if existing is None and verb != "CREATE":
+        raise ValidationError(f"{title} does not exist")
+    if existing is not None and is_new:
+        raise ValidationError(f"{title} exists already: write CREATE OR REPLACE {kind}, or IF NOT EXISTS")
+    if existing is not None and existing.snapshot_ref_type.value.upper() != kind:
+        raise ValidationError(f"'{reference.name}' of table {path} is a {existing.snapshot_ref_type.value}")
+    if reference.name == tables.MAIN and verb == "DROP":
+        raise ValidationError(f"{title} is the table itself, and cannot be dropped")
 
 
 def _comment(table: CatalogBaseTable) -> dict[str, str]:
