@@ -88,7 +88,7 @@ class RowChanges:
         )
 
     def find(self, rows: pa.Table) -> np.ndarray:
-        """Return for each row of a table the number of the changed row that it equals; -1 if it is none."""
+        """Return for each row of a table the number of the changed row that it equals, else -1."""
         if not self.old.num_rows or not rows.num_rows:
             return np.full(rows.num_rows, -1)
         both = pa.concat_tables([self.old, rows.select(self.old.column_names)], promote_options="permissive")
@@ -142,5 +142,5 @@ def _comparable(column: pa.ChunkedArray) -> pa.Array:
     if pa.types.is_nested(array.type):
         return pa.array([None if value is None else repr(value) for value in array.to_pylist()], pa.string())
     if pa.types.is_floating(array.type):
-        return array.view(pa.int64() if array.type == pa.float64() else pa.int32())  # tells -0.0 from 0.0
+        return array.view(pa.int64() if array.type == pa.float64() else pa.int32())  # -0.0 and 0.0 differ
     return array

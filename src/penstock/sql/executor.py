@@ -55,7 +55,7 @@ class Executor(Protocol):
 
     @property
     def connectors(self) -> RowChanging:
-        """What changes rows of tables."""
+        """The connectors, which change rows of tables."""
 
     def write(
         self, plans: Sequence[Write], options: Mapping[str, str], session: Session, name: str | None = None

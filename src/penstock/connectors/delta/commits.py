@@ -154,7 +154,7 @@ class Target:
         new: the table that the only commit creates or replaces.
         overwrites: whether the rows of the only commit replace the partitions that they belong to, or all rows.
         replaced: the partition that is replaced whatever is written: names of columns with the texts of their values.
-        base: the version in which rows were found that are changed by value (`penstock.connectors.row_changes`).
+        base: the version whose rows are changed by value (`penstock.connectors.row_changes`).
     """
 
     place: TablePlace
@@ -560,7 +560,7 @@ def add_files(target: Target) -> Apply:
 
 
 def overwrite_files(target: Target) -> Apply:
-    """Return a function that adds data files and removes those that they replace, in one version."""
+    """Return a function that adds data files and removes the replaced ones, in one version."""
 
     def apply(table: DeltaTable, due: Sequence[PreparedFiles], properties: CommitProperties) -> None:
         names = list(table.metadata().partition_columns)

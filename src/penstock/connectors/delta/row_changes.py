@@ -41,7 +41,7 @@ def row_changes_schema(columns: pa.Schema) -> pa.Schema:
 
 
 def change_rows(target: Target) -> Apply:
-    """Return a function that changes rows by value in one version, on top of the version in which they were found."""
+    """Return a function that changes rows by value in one version, on top of the version that the query has read."""
 
     def apply(table: DeltaTable, due: Sequence[PreparedFiles], properties: CommitProperties) -> None:
         from deltalake.exceptions import CommitFailedError
@@ -106,7 +106,7 @@ def _merge_rows(table: DeltaTable, changes: RowChanges, names: Sequence[str], pr
 
 
 def remove_rows(place: TablePlace, predicate: str | None) -> int:
-    """Remove the rows for which a condition is true, all without one, in one version; return their number."""
+    """Remove the rows that satisfy a condition, or all rows, in one version; return their number."""
     from deltalake.exceptions import CommitFailedError
 
     for tries_left in reversed(range(TRIES)):

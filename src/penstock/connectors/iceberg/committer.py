@@ -552,7 +552,7 @@ class IcebergCommitter(Committer[Staged]):
 
 
 def remove_rows(loader: TableLoader, branch: str, row_filter: BooleanExpression) -> int:
-    """Remove the rows for which a condition is true, in one commit; return their number, or -1 if it is not known.
+    """Remove the rows that satisfy a condition, in one commit; return their number, or -1 if it is unknown.
 
     Files all of whose rows are removed are not read.
     """
@@ -579,7 +579,7 @@ def remove_rows(loader: TableLoader, branch: str, row_filter: BooleanExpression)
                 time.sleep(random.uniform(0.5, 1) * min(_PAUSE_S * 2**attempt, _PAUSE_MAX_S))
                 continue
         if head.summary is not None and head.summary.get("total-delete-files", "0") != "0":
-            return -1  # rows that were gone already are counted, too
+            return -1  # the figures count rows that were deleted before
         figures = [each.summary for each in new if each.summary is not None]
         return sum(
             int(figure.get("deleted-records") or 0) - int(figure.get("added-records") or 0) for figure in figures
@@ -588,7 +588,7 @@ def remove_rows(loader: TableLoader, branch: str, row_filter: BooleanExpression)
 
 
 def _without_retries(table: Table) -> None:
-    """Keep pyiceberg from trying a commit again by itself, in this object; the table in the catalog stays as it is."""
+    """Keep pyiceberg from retrying commits by itself. Only this object changes, not the table in the catalog."""
     properties = {**table.metadata.properties, _RETRIES: "0"}
     table.metadata = table.metadata.model_copy(update={"properties": properties})
 

@@ -468,7 +468,7 @@ class SinkSettings:
         overwrites: whether written rows replace the partitions that they belong to.
         replaced: the partition that is replaced whatever is written: names of columns with the texts of their values.
         changes: whether rows are changed by value (`penstock.connectors.row_changes`).
-        base: for such changes, the snapshot in which the changed rows were found; None for an empty table.
+        base: for such changes, the snapshot that the query has read; None for an empty table.
         branch: the branch to write to.
         target_bytes: the size in memory at which buffered rows are written to a file.
         retention_ms: how long the ledger remembers commits.

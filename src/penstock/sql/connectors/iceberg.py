@@ -275,7 +275,7 @@ _IN_MAX: Final = 200
 def to_row_filter(condition: Typed, names: Sequence[str], is_whole: bool = False) -> Any | None:
     """Return a condition over columns with these names; None if it cannot be used to skip rows.
 
-    `is_whole`: the result is true for the same rows as the condition; otherwise it may be true for others, too.
+    `is_whole`: the result is true for the same rows as the condition; otherwise it may be true for more rows.
     """
     from pyiceberg import expressions
 

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.base.errors import OperationError, PenstockError, UnsupportedError
@@ -120,6 +121,16 @@ class IcebergCatalog(LakeCatalog):
         except exceptions.CommitFailedException:
             raise  # tried again
         except Exception as error:  # each kind of catalog has errors of its own
+            if "Invalid method name" in str(error):
+                raise UnsupportedError(
+                    f"catalog {self.name}: the Hive metastore does not know what pyiceberg asks ({_first_line(error)}). "
+                    "pyiceberg speaks to metastores of Hive 2 and 3: use one of these, or a catalog of another type"
+                ) from error
+            if "types incompatible with the existing columns" in str(error):
+                raise UnsupportedError(
+                    f"catalog {self.name}: the Hive metastore refuses a column that moves, goes or changes its type "
+                    f"({_first_line(error)}). Run it with metastore.disallow.incompatible.col.type.changes = false"
+                ) from error
             raise OperationError(f"catalog {self.name} does not do this: {_first_line(error)}") from error
 
     # --- databases ---------------------------------------------------------------------------------------------------
@@ -435,7 +446,7 @@ class IcebergCatalog(LakeCatalog):
             return
         keeps = self.load_table(table_path).properties.get("gc.enabled", "true").lower() == "false"
         with self._asking(path=table_path) as catalog:
-            (catalog.drop_table if keeps else catalog.purge_table)(self._identifier(table_path))
+            (catalog.drop_table if keeps else partial(_purge, catalog))(self._identifier(table_path))
 
     def rename_table(self, table_path: ObjectPath, new_table_name: str, ignore_if_not_exists: bool = False) -> None:
         """See `Catalog`."""
@@ -525,6 +536,18 @@ def _check_reference(path: ObjectPath, verb: str, kind: str, reference: VersionR
         raise ValidationError(f"'{reference.name}' of table {path} is a {existing.snapshot_ref_type.value}")
     if reference.name == tables.MAIN and verb == "DROP":
         raise ValidationError(f"{title} is the table itself, and cannot be dropped")
+
+
+def _purge(catalog: Any, identifier: tuple[str, ...]) -> None:
+    """Drop a table and remove its files, also in pyiceberg's catalog of Hive, which only drops by itself."""
+    from pyiceberg.catalog import MetastoreCatalog
+
+    try:
+        catalog.purge_table(identifier)
+    except NotImplementedError:
+        if not isinstance(catalog, MetastoreCatalog):
+            raise
+        MetastoreCatalog.purge_table(catalog, identifier)
 
 
 def _comment(table: CatalogBaseTable) -> dict[str, str]:

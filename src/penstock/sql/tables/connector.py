@@ -485,13 +485,13 @@ def columns_scan(rows: pa.Table, schema: RowSchema) -> TableScan:
 
 
 def refuse_versions(options: TableOptions, given: Iterable[ConfigOption[Any]]) -> None:
-    """Raise `ValidationError` if one of these options is set, by which a table is read and not changed."""
+    """Raise `ValidationError` if one of these options is set, which select an earlier version to read."""
     for option in given:
         if option.key() in options:
             raise options.wrong(option.key(), "rows are changed in the newest version of a table")
 
 
-#: types of columns whose values in PARTITION (…) are compared with those of a table's partitions
+#: types of columns that PARTITION (…) of INSERT OVERWRITE may name
 _STATIC: Final = (VarCharType, IntegralType, DateType, BooleanType)
 
 
