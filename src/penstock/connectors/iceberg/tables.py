@@ -244,7 +244,7 @@ def loaded(
         except (CommitFailedException, TableAlreadyExistsError):
             if attempt == _ATTEMPTS - 1:
                 raise
-    refuse_format(loader.title, table)
+    _refuse_format(loader.title, table)
     if declared is not None:
         check(loader.title, table, declared.stored_schema())
     return table
@@ -329,7 +329,7 @@ def check_before_writing(
     """
 
     def check_table(table: Table) -> None:
-        refuse_format(loader.title, table)
+        _refuse_format(loader.title, table)
         if replaced_branch is not None:
             refuse_equality_deletes(loader.title, table, table.metadata.snapshot_by_name(replaced_branch))
         if not evolves:
@@ -338,14 +338,24 @@ def check_before_writing(
     loader.check_while_planning(check_table)
 
 
-def refuse_format(title: str, table: Table) -> None:
-    """Raise `UnsupportedError` for a version of the format that is not written."""
+def _refuse_format(title: str, table: Table) -> None:
     version = table.metadata.format_version
     if version > _WRITTEN_VERSION:
         raise UnsupportedError(
             f"table {title} has version {version} of the format, which pyiceberg reads and does not write: write into "
             f"a table of version {_WRITTEN_VERSION} ('format-version' = '{_WRITTEN_VERSION}')"
         )
+
+
+def check_before_changing(title: str, table: Table) -> None:
+    """Raise `UnsupportedError` for a table whose rows cannot be written again."""
+    _refuse_format(title, table)
+    for column in arrow_schema(table):
+        if is_uuid(column.type):
+            raise UnsupportedError(
+                f"column '{column.name}' of table {title} is uuid, which is read and not written, so rows of the table "
+                "cannot be changed"
+            )
 
 
 def _listed(names: Sequence[str]) -> str:

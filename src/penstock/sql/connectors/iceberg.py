@@ -489,7 +489,7 @@ class IcebergConnector(TableConnector):
         branch = options.read(BRANCH) or tables.MAIN
         loader = build_table_loader(options, path)
         with loader.opened() as table:
-            tables.refuse_format(loader.title, table)
+            tables.check_before_changing(loader.title, table)
             head = table.metadata.snapshot_by_name(branch)
             if head is None and branch != tables.MAIN:
                 raise options.wrong(BRANCH.key(), f"there is no branch '{branch}'")

@@ -123,7 +123,7 @@ class IcebergCatalog(LakeCatalog):
         except Exception as error:  # each kind of catalog has errors of its own
             if "Invalid method name" in str(error):
                 raise UnsupportedError(
-                    f"catalog {self.name}: the Hive metastore does not know what pyiceberg asks ({_first_line(error)}). "
+                    f"catalog {self.name}: the Hive metastore does not know what pyiceberg asks: {_first_line(error)}. "
                     "pyiceberg speaks to metastores of Hive 2 and 3: use one of these, or a catalog of another type"
                 ) from error
             if "types incompatible with the existing columns" in str(error):

@@ -575,7 +575,8 @@ class TableConnector:
         """
         raise UnsupportedError(
             f"DELETE, UPDATE and MERGE are not supported by connector '{self.name}': table {options.title}. Tables of "
-            "Iceberg and Delta Lake can change rows; an INSERT into a table with a primary key replaces them"
+            "Iceberg and Delta Lake can change rows, and those of 'jdbc' remove them where a condition compares "
+            "numbers and dates with constants. An INSERT into a table with a primary key replaces rows"
         )
 
     def remove_rows(
