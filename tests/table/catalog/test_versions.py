@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 from tests.table.catalog.crosswise import column, environment, rows
 from tests.table.catalog.test_created_as import Lake, batch
 
 from penstock.base.errors import UnsupportedError
+from penstock.connectors.delta.commits import Target, overwrite_files
+from penstock.connectors.delta.table import TablePlace
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.parser import parse_statement, statements, to_sql
 from penstock.sql.parser.lexer import SqlParserError
@@ -119,3 +123,13 @@ def test_insert_overwrite_replaces_partitions_in_one_commit(kind: str, tmp_path:
     tables.execute_sql("INSERT OVERWRITE whole SELECT id FROM whole WHERE FALSE")
     assert lake.look("whole") == (["id"], 0)
     assert lake.versions("whole") == 3
+
+
+@pytest.mark.parametrize("text", ["\u00e9 d%20", "a=b/c?", "#&+'"])
+def test_partitions_of_delta_rs_are_replaced(text: str, tmp_path: Path) -> None:
+    """Their folders have names in which delta-rs encodes other characters than letters."""
+    table = pa.table({"id": [1, 2], "p": [text, "other"]})
+    write_deltalake(tmp_path, table, partition_by=["p"])
+    target = Target(TablePlace.of(tmp_path), table.schema, None, overwrites=True, replaced=(("p", text),))
+    overwrite_files(target)(DeltaTable(tmp_path), [], CommitProperties())
+    assert DeltaTable(tmp_path).to_pyarrow_table().column("id").to_pylist() == [2]

@@ -70,6 +70,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -577,7 +578,7 @@ def overwrite_files(target: Target) -> Apply:
 
 
 def _remove_actions(table: DeltaTable, target: Target, files: Sequence[DataFile]) -> list[Any]:
-    """Return the removals of the files that are replaced."""
+    """Return the removals of the files that are replaced. delta-rs encodes a path again that it has read."""
     from deltalake.transaction import RemoveAction
 
     names, schema = list(table.metadata().partition_columns), read_arrow_schema(table)
@@ -599,7 +600,7 @@ def _remove_actions(table: DeltaTable, target: Target, files: Sequence[DataFile]
     rows = zip(actions.select(["path", "size_bytes"]).to_pylist(), partitions, strict=True)
     now_ms = int(time.time() * 1_000)
     return [
-        RemoveAction(row["path"], True, now_ms, row["size_bytes"], partition)
+        RemoveAction(unquote(row["path"]), True, now_ms, row["size_bytes"], partition)
         for row, partition in rows
         if parsed((name, partition[name]) for name in keys) in wanted
     ]
