@@ -9,6 +9,7 @@ from penstock.drivers.running_job import JobClient
 from penstock.plan.stream_graph import Plan
 from penstock.sql.functions.definition import Session
 from penstock.sql.logical.nodes import Node, Write
+from penstock.sql.typed import Typed
 
 #: a changelog row: its kind (`+I`, `-U`, `+U`, `-D`) and its external values
 ChangelogRow = tuple[str, tuple[Any, ...]]
@@ -37,8 +38,24 @@ class CollectingJob(Job, Protocol):
         """Cancel the job when its rows are not needed any longer."""
 
 
+class RowChanging(Protocol):
+    """Changes rows of tables; see `TableConnector`. `options`: those of the table."""
+
+    def pin_version(self, path: tuple[str, str, str], options: Mapping[str, str]) -> dict[str, str]:
+        """Return options for reading and changing a table's rows. Raises `UnsupportedError` if this is impossible."""
+
+    def remove_rows(
+        self, path: tuple[str, str, str], options: Mapping[str, str], condition: Typed | None, names: Sequence[str]
+    ) -> int | None:
+        """Remove rows of a table without a job and return their number, -1 if unknown; None if that is impossible."""
+
+
 class Executor(Protocol):
     """Runs plans as jobs. `options`: the session's options as strings; `session`: the state visible to functions."""
+
+    @property
+    def connectors(self) -> RowChanging:
+        """The connectors, which change rows of tables."""
 
     def write(
         self, plans: Sequence[Write], options: Mapping[str, str], session: Session, name: str | None = None

@@ -55,7 +55,7 @@ class ExecutorOfMode:
 
     def __init__(self, connectors: Connectors) -> None:
         self._streams: Executor = StreamExecutor(connectors)
-        self._connectors = connectors
+        self.connectors = self._connectors = connectors
 
     @cached_property
     def _batches(self) -> Executor:

@@ -10,6 +10,7 @@ from penstock.sql.executor import ChangelogRow
 from penstock.sql.functions.definition import Session
 from penstock.sql.logical.explain import plan_text
 from penstock.sql.logical.nodes import Node, Write
+from penstock.sql.tables.connector import Connectors
 from penstock.table import EnvironmentSettings, TableEnvironment
 
 
@@ -46,6 +47,7 @@ class Recorder:
         self.collected: list[Node] = []
         self.names: list[str | None] = []
         self.jobs: list[RecordedJob] = []
+        self.connectors = Connectors()
 
     def write(
         self, plans: Sequence[Write], options: Mapping[str, str], session: Session, name: str | None = None

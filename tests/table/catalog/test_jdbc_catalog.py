@@ -45,10 +45,7 @@ def server() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def tables(server: PostgresServer) -> TableEnvironment:
-    made = environment()
-    made.execute_sql(create(server))
-    made.execute_sql("USE CATALOG pg")
-    return made
+    return environment_of(server)
 
 
 def create(server: PostgresServer, **more: str) -> str:
@@ -133,3 +130,27 @@ WRONG: list[tuple[dict[str, str], type[Exception], str]] = [
 def test_wrong_options_are_told(server: PostgresServer, more: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         environment().execute_sql(create(server, **more))
+
+
+def test_the_server_removes_rows(server: PostgresServer) -> None:
+    """DELETE and TRUNCATE run on the server, if it evaluates the condition as a query would."""
+    server.execute(
+        "CREATE TABLE gone (id bigint, t text); INSERT INTO gone VALUES (1, 'a'), (2, 'b'), (3, NULL)", "shop"
+    )
+    tables = environment(batch=True)
+    tables.execute_sql(create(server))
+    assert rows(tables, "DELETE FROM pg.shop.gone WHERE id = 1 OR t IS NULL") == [(2,)]
+    with pytest.raises(UnsupportedError, match="DELETE, UPDATE and MERGE are not supported by connector 'jdbc'"):
+        tables.execute_sql("DELETE FROM pg.shop.gone WHERE t = 'b'")  # a collation may find more text equal
+    server.execute("CREATE VIEW joined AS SELECT DISTINCT id FROM gone", "shop")
+    with pytest.raises(OperationError, match="could not be removed"):
+        tables.execute_sql("DELETE FROM pg.shop.joined WHERE id = 2")  # a view that the server does not change
+    assert rows(tables, "TRUNCATE TABLE pg.shop.gone") == [("OK",)]
+    assert column(environment_of(server), "SELECT id FROM gone") == []
+
+
+def environment_of(server: PostgresServer) -> TableEnvironment:
+    made = environment()
+    made.execute_sql(create(server))
+    made.execute_sql("USE CATALOG pg")
+    return made

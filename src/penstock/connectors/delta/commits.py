@@ -67,9 +67,10 @@ import logging
 import random
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -87,8 +88,10 @@ from penstock.connectors.delta.table import (
     TablePlace,
     check_partition_type,
     is_same,
+    parse_value,
     read_arrow_schema,
     stored_schema,
+    to_log_texts,
 )
 from penstock.runtime.connector import Committer, SinkWriterContext
 
@@ -150,6 +153,9 @@ class Target:
         properties: the properties of a new table, such as `delta.enableChangeDataFeed`.
         creates: whether a missing table is created; otherwise it is an error.
         new: the table that the only commit creates or replaces.
+        overwrites: whether the rows of the only commit replace the partitions that they belong to, or all rows.
+        replaced: the partition that is replaced whatever is written: names of columns with the texts of their values.
+        base: the version whose rows are changed by value (`penstock.connectors.row_changes`).
     """
 
     place: TablePlace
@@ -160,6 +166,9 @@ class Target:
     properties: tuple[tuple[str, str], ...] = ()
     creates: bool = True
     new: NewTable | None = None
+    overwrites: bool = False
+    replaced: tuple[tuple[str, str], ...] = ()
+    base: int | None = None
 
     def check(self) -> None:
         """Raise `ConfigurationError` for unknown partition or key columns and for reserved column names."""
@@ -261,7 +270,7 @@ def _to_delta_fields(missing: list[pa.Field]) -> list[Any]:
 def _compared(target: Target, table: DeltaTable) -> list[pa.Field]:
     """Return the columns that the table lacks. Raises for any other mismatch."""
     path = target.place.path
-    check_writable(target.place, table, bool(target.key))
+    check_writable(target.place, table, bool(target.key) or target.overwrites)
     schema = read_arrow_schema(table)
     keys = tuple(table.metadata().partition_columns)
     if target.partition_columns is not None and target.partition_columns != keys:
@@ -300,8 +309,8 @@ def _as_stored(target: Target, table: DeltaTable) -> pa.Schema:
 
 
 #: How many times to try to create a version while other writers are faster.
-_TRIES: Final = 30
-_WAIT_S: Final = 0.05
+TRIES: Final = 30
+WAIT_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,9 +386,11 @@ class DeltaCommitter(Committer[PreparedFiles]):
             if self._forget is not None:
                 self._forget(committables)
             return
+        if not committables and self._target.overwrites:
+            committables = [PreparedFiles(self._run, 1, ())]
         if not committables:
             return
-        for tries_left in reversed(range(_TRIES)):
+        for tries_left in reversed(range(TRIES)):
             table = self.newest()
             due = _not_in_log(table, committables)
             if not due:
@@ -399,10 +410,10 @@ class DeltaCommitter(Committer[PreparedFiles]):
                 raise self._gone(error) from error
             except (CommitFailedError, DeltaError) as error:
                 self._table = None
-                if not tries_left or not _is_conflict(error):
+                if not tries_left or not is_conflict(error):
                     raise
-                _LOG.info("%s: another writer was faster, trying again: %s", self._target.place.path, _line(error))
-                time.sleep(_WAIT_S * random.uniform(0.5, 2))
+                _LOG.info("%s: another writer was faster, trying again: %s", self._target.place.path, line(error))
+                time.sleep(WAIT_S * random.uniform(0.5, 2))
         if self._forget is not None:
             self._forget(committables)
 
@@ -447,7 +458,7 @@ class DeltaCommitter(Committer[PreparedFiles]):
         try:
             table.optimize.compact()
         except DeltaError as error:
-            _LOG.info("%s: small files stay for now: %s", self._target.place.path, _line(error))
+            _LOG.info("%s: small files stay for now: %s", self._target.place.path, line(error))
         self._table = None
 
     def close(self) -> None:
@@ -470,7 +481,7 @@ def _commit_new(target: Target, committables: Sequence[PreparedFiles], run: str)
     committables = committables or [PreparedFiles(run, 1, ())]
     names = list(target.partition_columns or ())
     actions: list[Any] | None = None
-    for tries_left in reversed(range(_TRIES)):
+    for tries_left in reversed(range(TRIES)):
         if place.exists():
             if not _not_in_log(place.open(), committables):
                 return
@@ -494,9 +505,9 @@ def _commit_new(target: Target, committables: Sequence[PreparedFiles], run: str)
                 commit_properties=_properties(committables),
             )
         except (CommitFailedError, DeltaError) as error:
-            if not tries_left or not (_is_conflict(error) or "already exists" in str(error)):
+            if not tries_left or not (is_conflict(error) or "already exists" in str(error)):
                 raise
-            time.sleep(_WAIT_S * random.uniform(0.5, 2))
+            time.sleep(WAIT_S * random.uniform(0.5, 2))
         else:
             return
 
@@ -549,6 +560,52 @@ def add_files(target: Target) -> Apply:
     return apply
 
 
+def overwrite_files(target: Target) -> Apply:
+    """Return a function that adds data files and removes the replaced ones, in one version."""
+
+    def apply(table: DeltaTable, due: Sequence[PreparedFiles], properties: CommitProperties) -> None:
+        names = list(table.metadata().partition_columns)
+        files = [file for prepared in due for file in prepared.files]
+        table.create_write_transaction(
+            [*_remove_actions(table, target, files), *_add_actions(names, files)],
+            "append",
+            table.schema(),
+            names,
+            commit_properties=properties,
+        )
+
+    return apply
+
+
+def _remove_actions(table: DeltaTable, target: Target, files: Sequence[DataFile]) -> list[Any]:
+    """Return the removals of the files that are replaced. delta-rs encodes a path again that it has read."""
+    from deltalake.transaction import RemoveAction
+
+    names, schema = list(table.metadata().partition_columns), read_arrow_schema(table)
+
+    def parsed(texts: Iterable[tuple[str, str | None]]) -> tuple[Any, ...]:
+        return tuple(parse_value(text, schema.field(name).type, name).as_py() for name, text in texts)
+
+    replaced = dict(target.replaced)
+    keys = list(replaced) or names
+    wanted = {parsed(replaced.items())} if replaced or not names else set()
+    wanted |= {parsed(zip(names, file.partition, strict=True)) for file in files if not replaced}
+    actions = pa.table(table.get_add_actions(flatten=False))
+    present = [pa.nulls(actions.num_rows, pa.string()) for _ in names]
+    if names:
+        values = actions.column("partition").combine_chunks()
+        present = [to_log_texts(values.field(name)) for name in names]
+    texts = zip(*(column.to_pylist() for column in present), strict=True) if names else [()] * actions.num_rows
+    partitions = [dict(zip(names, values, strict=True)) for values in texts]
+    rows = zip(actions.select(["path", "size_bytes"]).to_pylist(), partitions, strict=True)
+    now_ms = int(time.time() * 1_000)
+    return [
+        RemoveAction(unquote(row["path"]), True, now_ms, row["size_bytes"], partition)
+        for row, partition in rows
+        if parsed((name, partition[name]) for name in keys) in wanted
+    ]
+
+
 def _not_in_log(table: DeltaTable, committables: Sequence[PreparedFiles]) -> list[PreparedFiles]:
     """Return the committables for whose run the table has neither their number nor a greater one."""
     last: dict[str, int] = {}
@@ -567,7 +624,7 @@ def _properties(due: Sequence[PreparedFiles]) -> CommitProperties:
     return CommitProperties(app_transactions=[Transaction(run, number) for run, number in sorted(numbers.items())])
 
 
-def _is_conflict(error: Exception) -> bool:
+def is_conflict(error: Exception) -> bool:
     """Return whether another version was created in the meantime, so that a retry may succeed."""
     from deltalake.exceptions import CommitFailedError
 
@@ -577,7 +634,8 @@ def _is_conflict(error: Exception) -> bool:
     )
 
 
-def _line(error: Exception) -> str:
+def line(error: Exception) -> str:
+    """Return the first line of an error."""
     return str(error).partition("\n")[0]
 
 
@@ -629,8 +687,8 @@ def last_of_each_key(changes: pa.Table, key: Sequence[str]) -> pa.Table:
 
 
 def _merge(table: DeltaTable, target: Target, rows: pa.Table, properties: CommitProperties) -> None:
-    sets: dict[str, str] = {_quoted(name): f"s.{_quoted(name)}" for name in target.columns.names}
-    matches = " AND ".join(f"t.{_quoted(name)} = s.{_quoted(name)}" for name in target.key)
+    sets: dict[str, str] = {quoted(name): f"s.{quoted(name)}" for name in target.columns.names}
+    matches = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in target.key)
     builder: Any = table.merge(
         rows, predicate=matches, source_alias="s", target_alias="t", commit_properties=properties
     )
@@ -651,5 +709,6 @@ def forget_changes(target: Target, prepared: Sequence[PreparedFiles]) -> None:
                 files.delete_file(info.path)
 
 
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+def quoted(text: str, mark: str = '"') -> str:
+    """Return text in quotation marks, as delta-rs's SQL has names, or with the other marks its strings."""
+    return mark + text.replace(mark, mark * 2) + mark

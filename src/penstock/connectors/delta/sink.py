@@ -20,7 +20,7 @@ from penstock.base.typeinfo import RowTypeInfo, TypeInformation
 from penstock.codecs.arrow_columns import exact_cast_columns
 from penstock.codecs.column_data import ColumnData
 from penstock.codecs.pickling import kinds_of_rows
-from penstock.connectors.delta import commits, table
+from penstock.connectors.delta import commits, row_changes, table
 from penstock.runtime.columns import to_record_batch
 from penstock.runtime.connector import Committer, Sink, SinkWriter, SinkWriterContext
 
@@ -135,6 +135,38 @@ class DeltaWriter(SinkWriter[Any, commits.PreparedFiles]):
         self._files.discard()
 
 
+class RowChangesWriter(SinkWriter[Any, commits.PreparedFiles]):
+    """Writes changes of rows by value, given as columns, to files for the commit."""
+
+    def __init__(self, context: SinkWriterContext, target: commits.Target, target_bytes: int) -> None:
+        self._context = context
+        self._schema = row_changes.row_changes_schema(target.columns)
+        self._run, self._number = commits.build_transaction_name(context)
+        digest = hashlib.blake2b(commits.run_name(context).encode(), digest_size=16).hexdigest()
+        stem = f"changes-{context.subtask_index:05d}-{digest}"
+        self._files = table.DataFilesWriter(target.place, self._schema, (), stem, target_bytes)
+
+    def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
+        """See `SinkWriter`. Does nothing for no rows; others come as columns."""
+        if values:
+            raise UnsupportedError("changes of rows come as columns")
+
+    def write_columns(self, data: ColumnData, rowtimes: Any) -> None:
+        """See `SinkWriter`."""
+        columns = data.columns.rename_columns(self._schema.names)
+        self._files.write(exact_cast_columns(columns, self._schema), self._context.now_ms())
+
+    def prepare_commit(self) -> list[commits.PreparedFiles]:
+        """See `SinkWriter`."""
+        files = self._files.finish(self._context.now_ms())
+        number, self._number = self._number, self._number + 1
+        return [commits.PreparedFiles(self._run, number, files)] if files else []
+
+    def close(self) -> None:
+        """See `SinkWriter`."""
+        self._files.discard()
+
+
 class DeltaSink(Sink[Any]):
     """Writes rows to a Delta table exactly once (G9); created by `for_row_data`.
 
@@ -172,10 +204,14 @@ class DeltaSink(Sink[Any]):
         by_place: bool = False,
         creates: bool = True,
         new: commits.NewTable | None = None,
+        overwrites: bool = False,
+        replaced: tuple[tuple[str, str], ...] = (),
+        base: int | None = None,
     ) -> None:
         self._place = location
         self._creates, self._new = creates, new
-        self.commits_without_rows = new is not None
+        self._overwrites, self._replaced, self._base = overwrites, replaced, base
+        self.commits_without_rows = new is not None or overwrites
         self._columns = columns
         self._partition_columns = partition_columns
         self._key = key
@@ -228,8 +264,14 @@ class DeltaSink(Sink[Any]):
     def create_committer(self, context: SinkWriterContext) -> Committer[commits.PreparedFiles]:
         """See `Sink`."""
         target, run = self._target(), commits.run_name(context)
-        forget = partial(commits.forget_changes, target) if target.key else None
-        apply = commits.merge_changes(target) if target.key else commits.add_files(target)
+        forget = partial(commits.forget_changes, target) if target.key or target.base is not None else None
+        apply: commits.Apply
+        if target.base is not None:
+            apply = row_changes.change_rows(target)
+        elif target.overwrites:
+            apply = commits.overwrite_files(target)
+        else:
+            apply = commits.merge_changes(target) if target.key else commits.add_files(target)
         return commits.DeltaCommitter(target, apply, self._compact_after, forget, run)
 
     def _target(self) -> commits.Target:
@@ -244,6 +286,9 @@ class DeltaSink(Sink[Any]):
             self._properties,
             self._creates,
             self._new,
+            self._overwrites,
+            self._replaced,
+            self._base,
         )
         target.check()
         return target

@@ -54,30 +54,29 @@ keys: partitioning or clustering the table so that rows that change together sha
 
 from __future__ import annotations
 
-import bisect
 import hashlib
 import itertools
 import json
 import random
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.base.errors import PenstockError, UnsupportedError
-from penstock.connectors.base import has_key, last_of_each
 from penstock.connectors.iceberg.data_files import LOG, FileWriting, StoredFile, conformed, remove, restored
-from penstock.connectors.iceberg.tables import MissingTableError, SinkSettings, arrow_schema
+from penstock.connectors.iceberg.replacement import Replacement, RowReplacement
+from penstock.connectors.iceberg.tables import MissingTableError, SinkSettings, TableLoader, arrow_schema
 from penstock.runtime.connector import Committer, SinkWriterContext
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.manifest import DataFile
-    from pyiceberg.table import FileScanTask, Table
+    from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
 
@@ -215,10 +214,6 @@ def _digest(text: str, size: int) -> str:
     return hashlib.blake2b(text.encode(), digest_size=size).hexdigest()
 
 
-#: The boolean column of staged changes that marks deleted rows.
-KIND: Final = "__penstock_kind"
-
-
 @dataclass(frozen=True, slots=True)
 class StagedFiles:
     """Data files that are written but not in the table yet.
@@ -338,92 +333,6 @@ def _has_any(table: Table, snapshots: Sequence[Snapshot], paths: set[str]) -> bo
     return False
 
 
-#: Up to this number of keys pyiceberg looks up each key in the bounds of files; above it, their range.
-_KEYS_MAX: Final = 200
-
-
-class Replacement:
-    """The files to remove from a table and to add to it for the changes of one commit."""
-
-    def __init__(self, table: Table, branch: str, key: Sequence[str], title: str) -> None:
-        self._table = table
-        self._branch = branch
-        self._key = list(key)
-        self._title = title
-        self._schema = arrow_schema(table)
-        self._writing = FileWriting(table.metadata, table.io)
-        self.removed: list[DataFile] = []
-        self.added: list[DataFile] = []
-
-    def plan(self, staged: Sequence[StagedChanges]) -> None:
-        """Write the new files. `staged` is in the order of preparation."""
-        changes = pa.concat_tables(
-            [committable.changes() for committable in staged], promote_options="default"
-        ).combine_chunks()
-        last = changes.take(last_of_each(changes, self._key))
-        keys = conformed(
-            last.select(self._key), pa.schema([self._schema.field(name) for name in self._key]), self._title
-        )
-        upserts = last.filter(pc.invert(last.column(KIND))).drop_columns([KIND])
-        for task in self._tasks(keys):
-            self._rewrite(task, keys)
-        self.added += self._writing.write(conformed(upserts, self._schema, self._title))
-
-    def _tasks(self, keys: pa.Table) -> Iterator[FileScanTask]:
-        if self._table.metadata.snapshot_by_name(self._branch) is None:
-            return
-        values = sorted(set(keys.column(0).drop_null().to_pylist()))
-        scan = self._table.scan(row_filter=self._condition(keys, values), selected_fields=tuple(self._key))
-        for task in scan.use_ref(self._branch).plan_files():
-            if keys.column(0).null_count or self._may_have(task.file, values):
-                yield task
-
-    def _condition(self, keys: pa.Table, values: Sequence[Any]) -> BooleanExpression:
-        from pyiceberg import expressions
-
-        untyped: Any = expressions  # its classes accept names, contrary to their type annotations
-        if keys.column(0).null_count or not values:
-            return expressions.AlwaysTrue()
-        name = self._key[0]
-        if len(values) <= _KEYS_MAX:
-            return cast("BooleanExpression", untyped.In(name, values))
-        return expressions.And(untyped.GreaterThanOrEqual(name, values[0]), untyped.LessThanOrEqual(name, values[-1]))
-
-    def _may_have(self, file: DataFile, values: Sequence[Any]) -> bool:
-        """Return whether one of the sorted values lies within the bounds of a file."""
-        from pyiceberg.conversions import from_bytes
-        from pyiceberg.types import IntegerType, LongType
-
-        field = self._table.schema().find_field(self._key[0])
-        if not isinstance(field.field_type, IntegerType | LongType):
-            return True  # bounds of other types are truncated, or encoded differently
-        lower = (file.lower_bounds or {}).get(field.field_id)
-        upper = (file.upper_bounds or {}).get(field.field_id)
-        if lower is None or upper is None:
-            return True
-        index = bisect.bisect_left(values, from_bytes(field.field_type, lower))
-        return index < len(values) and bool(values[index] <= from_bytes(field.field_type, upper))
-
-    def _rewrite(self, task: FileScanTask, keys: pa.Table) -> None:
-        of_file = self._read(task, self._key)
-        if not pc.any(has_key(of_file, keys)).as_py():
-            return
-        rows = self._read(task, self._schema.names)
-        self.removed.append(task.file)
-        remaining = rows.filter(pc.invert(has_key(rows, keys)))
-        self.added += self._writing.write(conformed(remaining, self._schema, self._title))
-
-    def _read(self, task: FileScanTask, names: Sequence[str]) -> pa.Table:
-        from pyiceberg.expressions import AlwaysTrue
-        from pyiceberg.io.pyarrow import ArrowScan
-
-        table = self._table
-        projected = table.schema().select(*names)
-        rows: pa.Table = ArrowScan(table.metadata, table.io, projected, AlwaysTrue()).to_table([task])
-        schema = pa.schema([self._schema.field(name) for name in names])
-        return conformed(rows, schema, self._title).combine_chunks()
-
-
 #: The number of attempts when other commits come first, and the pauses between attempts (s).
 ATTEMPTS: Final = 20
 _PAUSE_S: Final = 0.05
@@ -463,6 +372,9 @@ class IcebergCommitter(Committer[Staged]):
             existing = self._table()
             table = self._new_table(existing) or existing
             assert table is not None
+            if not committables and self._settings.overwrites:
+                name = Naming(self._context).next()
+                committables = [StagedFiles(name, table.metadata.default_spec_id, ())]  # replaces by no rows
             left = self._left(table, committables, is_in_doubt)
             if not left and table is existing:
                 return  # a new table is created even without rows
@@ -486,9 +398,7 @@ class IcebergCommitter(Committer[Staged]):
             if self._settings.new is None or self._settings.new.updates:
                 raise
             return None
-        # Only in this object; the table in the catalog keeps its property.
-        properties = {**table.metadata.properties, _RETRIES: "0"}
-        table.metadata = table.metadata.model_copy(update={"properties": properties})
+        _without_retries(table)
         return table
 
     def _new_table(self, existing: Table | None) -> Table | None:
@@ -531,6 +441,8 @@ class IcebergCommitter(Committer[Staged]):
         settings = self._settings
         if table is not existing and existing is not None and existing.current_snapshot() is not None:
             removed = [task.file for task in existing.scan().plan_files()]
+        if table is existing and not removed and not added:
+            return  # replaces nothing by nothing
         names = [committable.name for committable in staged]
         snapshot_properties = {
             **dict(settings.properties),
@@ -553,6 +465,7 @@ class IcebergCommitter(Committer[Staged]):
                 producer.delete_data_file(file)
             for file in added:
                 producer.append_data_file(file)
+        _keep_retention(transaction, table, settings.branch)
         transaction.set_properties({LEDGER + settings.branch: noted.text()})
         try:
             transaction.commit_transaction()
@@ -571,8 +484,12 @@ class IcebergCommitter(Committer[Staged]):
                 "of them are not committed yet, but now it writes by key: let it begin without equality fields first"
             )
         if changes:
-            replacement = Replacement(table, settings.branch, settings.equality, settings.loader.title)
-            replacement.plan(changes)
+            replacement = (
+                RowReplacement(table, settings.branch, settings.base, settings.loader.title)
+                if settings.changes
+                else Replacement(table, settings.branch, settings.equality, settings.loader.title)
+            )
+            replacement.plan(pa.concat_tables([each.changes() for each in changes], promote_options="default"))
             return replacement.removed, replacement.added, [file.file_path for file in replacement.added]
         added, own = self._partitioned(table, ready)
         removed = self._replaced(table, added, ready) if settings.overwrites else []
@@ -617,6 +534,8 @@ class IcebergCommitter(Committer[Staged]):
         existing = [task.file for task in table.scan().use_ref(settings.branch).plan_files()]
         if table.spec().is_unpartitioned():
             return existing
+        if settings.replaced:
+            return [file for file in existing if _is_in(table, file, settings.replaced)]
         if any(file.spec_id != table.metadata.default_spec_id for file in existing):
             raise UnsupportedError(
                 f"table {title} has files of an earlier partitioning, so it cannot be told which of them are in the "
@@ -630,6 +549,77 @@ class IcebergCommitter(Committer[Staged]):
         if self._opened is not None:
             self._opened.close()
             self._opened = None
+
+
+def remove_rows(loader: TableLoader, branch: str, row_filter: BooleanExpression) -> int:
+    """Remove the rows that satisfy a condition, in one commit; return their number, or -1 if it is unknown.
+
+    Files all of whose rows are removed are not read.
+    """
+    from pyiceberg.exceptions import CommitFailedException
+
+    for attempt in itertools.count(1):
+        with loader.opened() as table:
+            _without_retries(table)
+            before_ids = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
+            head = table.metadata.snapshot_by_name(branch)
+            if head is None:
+                return 0
+            transaction = table.transaction()
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Delete operation did not match any records")
+                transaction.delete(row_filter, branch=branch)
+            _keep_retention(transaction, table, branch)
+            new = [each for each in transaction.table_metadata.snapshots if each.snapshot_id not in before_ids]
+            try:
+                transaction.commit_transaction()
+            except CommitFailedException:
+                if attempt == ATTEMPTS:
+                    raise
+                time.sleep(random.uniform(0.5, 1) * min(_PAUSE_S * 2**attempt, _PAUSE_MAX_S))
+                continue
+        if head.summary is not None and head.summary.get("total-delete-files", "0") != "0":
+            return -1  # the figures count rows that were deleted before
+        figures = [each.summary for each in new if each.summary is not None]
+        return sum(
+            int(figure.get("deleted-records") or 0) - int(figure.get("added-records") or 0) for figure in figures
+        )
+    raise AssertionError
+
+
+def _without_retries(table: Table) -> None:
+    """Keep pyiceberg from retrying commits by itself. Only this object changes, not the table in the catalog."""
+    properties = {**table.metadata.properties, _RETRIES: "0"}
+    table.metadata = table.metadata.model_copy(update={"properties": properties})
+
+
+def _keep_retention(transaction: Any, table: Table, branch: str) -> None:
+    """Keep how long the branch keeps snapshots: pyiceberg's commits forget that."""
+    ref = table.metadata.refs.get(branch)
+    if ref is None:
+        return
+    ages = {name: getattr(ref, name) for name in ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")}
+    transaction._updates = tuple(
+        update.model_copy(update=ages) if getattr(update, "ref_name", None) == branch else update
+        for update in transaction._updates
+    )
+
+
+def _is_in(table: Table, file: DataFile, partition: Iterable[tuple[str, str]]) -> bool:
+    """Return whether a file is in a partition, given by names of columns and the texts of their values."""
+    spec, schema = table.specs()[file.spec_id], table.schema()
+    texts = {
+        schema.find_column_name(field.source_id): str(file.partition[index])
+        for index, field in enumerate(spec.fields)
+        if str(field.transform) == "identity"
+    }
+    missing = [name for name, _ in partition if name not in texts]
+    if missing:
+        raise UnsupportedError(
+            f"table {table.name()} has files that are not partitioned by column {missing[0]!r}, so it cannot be told "
+            "which of them are in the partition that is replaced: rewrite its data files first"
+        )
+    return all(texts[name] == text for name, text in partition)
 
 
 def _values(file: DataFile) -> tuple[Any, ...]:

@@ -88,6 +88,7 @@ class Scanned:
         interval_ms: how often to look for new snapshots.
         skips_overwrites: whether a source that follows the table skips snapshots that replace rows.
         skips_deletes: whether it skips snapshots that remove rows.
+        keeps_schema: whether a snapshot that is read by its id is read under the table's schema, not its own.
     """
 
     loader: TableLoader
@@ -104,6 +105,7 @@ class Scanned:
     interval_ms: int = INTERVAL_MS
     skips_overwrites: bool = False
     skips_deletes: bool = False
+    keeps_schema: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +289,8 @@ def _schema(table: Table, scanned: Scanned, snapshot: Snapshot | None) -> Schema
 def _reads_older(table: Table, scanned: Scanned) -> bool:
     """Return whether a snapshot is read under its own schema."""
     ref = table.metadata.refs.get(scanned.ref)
+    if scanned.keeps_schema:
+        return False
     is_fixed = scanned.snapshot_id is not None or scanned.as_of_ms is not None
     return is_fixed or (ref is not None and ref.snapshot_ref_type.value == "tag")
 

@@ -17,8 +17,9 @@ from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.base.types import Row
 from penstock.codecs.column_data import ColumnData
 from penstock.connectors.base import is_gone, last_of_each
-from penstock.connectors.iceberg.committer import KIND, IcebergCommitter, Naming, Staged, StagedChanges, StagedFiles
+from penstock.connectors.iceberg.committer import IcebergCommitter, Naming, Staged, StagedChanges, StagedFiles
 from penstock.connectors.iceberg.data_files import FileWriting, StoredFile, conformed, record_columns, remove, stored
+from penstock.connectors.iceberg.replacement import KIND
 from penstock.connectors.iceberg.tables import (
     RETENTION_MS,
     TARGET_BYTES,
@@ -168,6 +169,25 @@ class ChangesWriter(_Writer):
         return [StagedChanges.of(self.naming.next(), last)]
 
 
+class RowChangesWriter(_Writer):
+    """Buffers changes of rows by value until the end of a batch."""
+
+    def __init__(self, settings: SinkSettings, context: SinkWriterContext) -> None:
+        super().__init__(settings, context)
+        self._held: list[pa.RecordBatch] = []
+
+    def add(self, columns: pa.RecordBatch, kinds: bytes | None) -> None:
+        """See `_Writer`."""
+        self._held.append(columns)
+
+    def prepare_commit(self) -> list[Staged]:
+        """See `SinkWriter`."""
+        if not self._held:
+            return []
+        batches, self._held = self._held, []
+        return [StagedChanges.of(self.naming.next(), pa.Table.from_batches(batches))]
+
+
 class IcebergSink(Sink[Any]):
     """Writes rows, or changes by key, to a table; created with `for_row`.
 
@@ -179,7 +199,7 @@ class IcebergSink(Sink[Any]):
 
     def __init__(self, settings: SinkSettings) -> None:
         self.settings = settings
-        self.commits_without_rows = settings.new is not None
+        self.commits_without_rows = settings.new is not None or settings.overwrites
 
     @staticmethod
     def for_row(schema: pa.Schema | None = None) -> IcebergSinkBuilder:
@@ -193,6 +213,8 @@ class IcebergSink(Sink[Any]):
 
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, Staged]:
         """See `Sink`."""
+        if self.settings.changes:
+            return RowChangesWriter(self.settings, context)
         make = ChangesWriter if self.settings.equality else AppendWriter
         return make(self.settings, context)
 

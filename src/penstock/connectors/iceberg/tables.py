@@ -347,6 +347,17 @@ def _refuse_format(title: str, table: Table) -> None:
         )
 
 
+def check_before_changing(title: str, table: Table) -> None:
+    """Raise `UnsupportedError` for a table whose rows cannot be written again."""
+    _refuse_format(title, table)
+    for column in arrow_schema(table):
+        if is_uuid(column.type):
+            raise UnsupportedError(
+                f"column '{column.name}' of table {title} is uuid, which is read and not written, so rows of the table "
+                "cannot be changed"
+            )
+
+
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
 
@@ -465,6 +476,9 @@ class SinkSettings:
         evolves: whether to add missing columns to the table.
         equality: the key columns, for changes by key; empty if rows are only added.
         overwrites: whether written rows replace the partitions that they belong to.
+        replaced: the partition that is replaced whatever is written: names of columns with the texts of their values.
+        changes: whether rows are changed by value (`penstock.connectors.row_changes`).
+        base: for such changes, the snapshot that the query has read; None for an empty table.
         branch: the branch to write to.
         target_bytes: the size in memory at which buffered rows are written to a file.
         retention_ms: how long the ledger remembers commits.
@@ -478,6 +492,9 @@ class SinkSettings:
     evolves: bool = False
     equality: tuple[str, ...] = ()
     overwrites: bool = False
+    replaced: tuple[tuple[str, str], ...] = ()
+    changes: bool = False
+    base: int | None = None
     branch: str = MAIN
     target_bytes: int = TARGET_BYTES
     retention_ms: int = RETENTION_MS

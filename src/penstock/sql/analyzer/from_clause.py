@@ -488,7 +488,8 @@ class RelationAnalyser:
             case relations.AliasedJoin(inner):
                 return self.scope(inner, outer)
             case relations.NamedTable():
-                plan, path = self.named(relation.path, relation.hints, relation.at, self._find_time_ms(relation))
+                version = self._find_time_ms(relation) if relation.version is None else relation.version
+                plan, path = self.named(relation.path, relation.hints, relation.at, version)
                 return self._called(plan, relation, path)
             case relations.DerivedTable(query):
                 if relation.hints:
@@ -547,17 +548,17 @@ class RelationAnalyser:
         )
 
     def named(
-        self, path: tuple[str, ...], hints: tuple[relations.Hint, ...], at: int, time_ms: int | None = None
+        self, path: tuple[str, ...], hints: tuple[relations.Hint, ...], at: int, version: int | str | None = None
     ) -> tuple[nodes.Node, tuple[str, ...]]:
         """Return the plan and path of a table, view or WITH query. Raises `UnknownNameError` for an unknown name."""
         check_table_hints(hints, ".".join(path))
-        if len(path) == 1 and time_ms is None:
+        if len(path) == 1 and version is None:
             for table in reversed(self.queries.common):
                 if table.name == path[0]:
                     if hints:
                         raise ValidationError(f"'{path[0]}' is a query of WITH, which takes no hints: put them into it")
                     return table.plan, path
-        scan = self.queries.tables.scan(path, hints, time_ms)
+        scan = self.queries.tables.scan(path, hints, version)
         if scan is None:
             where = f" within '{'.'.join(path[:-1])}'" if len(path) > 1 else ""
             names = [*(table.name for table in self.queries.common), *self.queries.tables.table_names()]

@@ -192,11 +192,11 @@ class Tables(Protocol):
     """The tables of the catalogs, as the analyser sees them."""
 
     def scan(
-        self, path: tuple[str, ...], hints: tuple[relations.Hint, ...], time_ms: int | None = None
+        self, path: tuple[str, ...], hints: tuple[relations.Hint, ...], version: int | str | None = None
     ) -> tuple[Node, tuple[str, ...]] | None:
         """Return the plan that reads a table or view, and its full path; None for an unknown table.
 
-        `time_ms`: read the table as it was at this time (since 1970).
+        `version`: read the table as it was at this time (ms since 1970), or this version of it, given as text.
         """
 
     def table_names(self) -> Sequence[str]:

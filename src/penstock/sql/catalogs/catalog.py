@@ -382,6 +382,19 @@ class Catalog:
             "none to read: use a table of a catalog of type 'iceberg' or 'delta'"
         )
 
+    def find_version(self, table_path: ObjectPath, version: str) -> Mapping[str, str]:
+        """Return the hints that select a version of a table, given by its number or a name."""
+        raise UnsupportedError(
+            f"catalog {self.name} keeps no earlier versions of {table_path}, so VERSION AS OF has none to read: use a "
+            "table of a catalog of type 'iceberg' or 'delta'"
+        )
+
+    def change_versions(self, table_path: ObjectPath, action: AlterAction) -> None:
+        """Create, replace or drop a branch or a tag of a table."""
+        raise UnsupportedError(
+            f"catalog {self.name} keeps no branches and tags of {table_path}: a catalog of type 'iceberg' does"
+        )
+
     def with_hints(self, table_path: ObjectPath, table: CatalogBaseTable, hints: Mapping[str, str]) -> CatalogBaseTable:
         """Return a table as these options of a query select it; an earlier version may have other columns."""
         return table

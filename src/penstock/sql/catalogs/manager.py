@@ -305,7 +305,7 @@ class CatalogManager:
         return resolve(table.schema, self.calls())
 
     def scan(
-        self, path: tuple[str, ...], hints: tuple[relations.Hint, ...], time_ms: int | None = None
+        self, path: tuple[str, ...], hints: tuple[relations.Hint, ...], version: int | str | None = None
     ) -> tuple[Node, tuple[str, ...]] | None:
         """See `Tables`.
 
@@ -315,21 +315,26 @@ class CatalogManager:
         if entry is None:
             return None
         full_path, table = entry
-        if time_ms is not None:
-            if table.is_view or full_path in self._temporary:
-                raise UnsupportedError(
-                    f"FOR SYSTEM_TIME AS OF a constant reads an earlier version of a catalog's table, and "
-                    f"'{'.'.join(full_path)}' is a view or temporary: name the table itself"
-                )
-            table = self._catalogs[full_path[0]].get_table_at(ObjectPath(*full_path[1:]), time_ms)
         given = options_of_hints(hints)
+        if version is not None:
+            if table.is_view or full_path in self._temporary:
+                clause = "VERSION AS OF" if isinstance(version, str) else "FOR SYSTEM_TIME AS OF a constant"
+                raise UnsupportedError(
+                    f"{clause} reads an earlier version of a catalog's table, and '{'.'.join(full_path)}' is a view or "
+                    "temporary: name the table itself"
+                )
+            catalog, at = self._catalogs[full_path[0]], ObjectPath(*full_path[1:])
+            if isinstance(version, int):
+                table = catalog.get_table_at(at, version)
+            else:
+                given = (*given, *catalog.find_version(at, version).items())
         if table.is_view:
             if given:
                 raise ValidationError(
                     f"View '{'.'.join(full_path)}' cannot be enriched with new options: only tables take hints."
                 )
             return self._view(full_path, table), full_path
-        if given and time_ms is None and full_path not in self._temporary:
+        if given and not isinstance(version, int) and full_path not in self._temporary:
             table = self._catalogs[full_path[0]].with_hints(ObjectPath(*full_path[1:]), table, dict(given))
         options = {**table.options_for_connector(), **dict(given)}
         schema = self.resolved(table)

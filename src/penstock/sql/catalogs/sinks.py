@@ -109,11 +109,20 @@ def write_plan(
         columns=() if len(written) == len(columns) else tuple(written),
         overwrites=overwrites,
         conflict=conflict,
-        static_partition=tuple((name, str(constant.value)) for name, constant in static.items()),
+        static_partition=_find_static_texts(columns, casts, static),
         metadata=list_metadata_columns(columns),
         partition_keys=tuple(table.partition_keys),
         zone=calls.session.zone,
     )
+
+
+def _find_static_texts(
+    columns: Sequence[Column], casts: Sequence[Typed], static: dict[str, Constant]
+) -> tuple[tuple[str, str], ...]:
+    """Return the internal values of PARTITION (…) in the types of their columns, as text."""
+    cast = {column.name: expression for column, expression in zip(columns, casts, strict=True)}
+    constants = {name: value if isinstance(value := cast[name], Constant) else static[name] for name in static}
+    return tuple((name, str(constant.value)) for name, constant in constants.items())
 
 
 def find_static_values(

@@ -9,6 +9,7 @@ rows or changes of a query.
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,20 +25,37 @@ from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.codecs.arrow_columns import NANOSECONDS, exact_cast
 from penstock.codecs.column_data import ColumnData
 from penstock.connectors.delta import log
-from penstock.connectors.delta.commits import NewTable, PreparedFiles
-from penstock.connectors.delta.log import Scanned, Start, WantedColumn, check_before_reading, check_before_writing
-from penstock.connectors.delta.sink import DeltaSink, DeltaWriter
+from penstock.connectors.delta.commits import NewTable, PreparedFiles, quoted
+from penstock.connectors.delta.log import (
+    Scanned,
+    Start,
+    WantedColumn,
+    check_before_reading,
+    check_before_writing,
+    check_writable,
+)
+from penstock.connectors.delta.row_changes import remove_rows
+from penstock.connectors.delta.sink import DeltaSink, DeltaWriter, RowChangesWriter
 from penstock.connectors.delta.source import INTERVAL_MS, DeltaSource, parse_start
 from penstock.connectors.delta.table import TARGET_BYTES, TablePlace, require_library, stored_type
+from penstock.connectors.row_changes import after
 from penstock.runtime.connector import SinkWriter, SinkWriterContext
 from penstock.sql.data.arrow import arrow_type, columns_of_changes
 from penstock.sql.data.errors import ValidationError
-from penstock.sql.data.types import DataType
+from penstock.sql.data.types import BooleanType, CharType, DataType, DateType, IntegralType, VarCharType
 from penstock.sql.formats import columnar_files
 from penstock.sql.logical.nodes import ALL, INSERTS, PlanColumn, RowSchema, Scan, Write
 from penstock.sql.tables import tables
-from penstock.sql.tables.connector import TableConnector, TableLookup, TableOptions, columns_scan, held_lookup
-from penstock.sql.typed import Typed
+from penstock.sql.tables.connector import (
+    TableConnector,
+    TableLookup,
+    TableOptions,
+    columns_scan,
+    find_replaced_partition,
+    held_lookup,
+    refuse_versions,
+)
+from penstock.sql.typed import Constant, Field, FunctionCall, Typed, separated
 
 
 def _text(key: str, description: str) -> ConfigOption[str | None]:
@@ -124,9 +142,12 @@ STORAGE: Final = "storage."
 PROPERTIES: Final = "delta."
 #: The option by which a catalog hands over a table that the commit creates.
 NEW_TABLE: Final = "sink.new-table"
+#: The option that pins the version of a statement that changes rows.
+ROW_CHANGES: Final = "sink.row-changes"
 #: The option by which a catalog asks for a table about the table, and the names of these tables.
 METADATA_TABLE: Final = "metadata-table"
 METADATA_TABLES: Final = ("history", "files")
+_EPOCH: Final = datetime.date(1970, 1, 1)
 _OF_BATCH: Final = (VERSION_AS_OF, TIMESTAMP_AS_OF)
 _OF_STREAMING: Final = (STARTING_VERSION, STARTING_TIMESTAMP, IGNORE_DELETES, IGNORE_CHANGES, CHANGE_FEED)
 
@@ -341,6 +362,9 @@ class TableDeltaSink(DeltaSink):
 
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, PreparedFiles]:
         """See `Sink`."""
+        target = self._target()
+        if target.base is not None:
+            return RowChangesWriter(context, target, self._target_bytes)
         return _TableWriter(self._types, context, self._target(), self._target_bytes, self._by_place)
 
 
@@ -365,10 +389,15 @@ class DeltaConnector(TableConnector):
     required_options = (PATH,)
     optional_options = OPTIONAL
     takes_partitions = True
+    takes_overwrites = True
 
     def more_options(self, options: TableOptions, columns: Sequence[str]) -> Iterable[str]:
         """Return the delta-rs storage options and the table properties."""
-        return [key for key in options if key.startswith((STORAGE, PROPERTIES)) or key in (NEW_TABLE, METADATA_TABLE)]
+        return [
+            key
+            for key in options
+            if key.startswith((STORAGE, PROPERTIES)) or key in (NEW_TABLE, METADATA_TABLE, ROW_CHANGES)
+        ]
 
     def scan(self, scan: Scan, options: TableOptions) -> tables.TableScan:
         """Return the scan. Raises `ValidationError` for conflicting options."""
@@ -391,6 +420,24 @@ class DeltaConnector(TableConnector):
         )
         return DeltaScan(scanned, tuple(scan.schema), tuple(scan.schema[index].name for index in scan.key))
 
+    def pin_version(self, options: TableOptions, path: tuple[str, ...]) -> dict[str, str]:
+        """See `TableConnector`. Raises `ValidationError` for a table that is read at an earlier version."""
+        refuse_versions(options, (VERSION_AS_OF, TIMESTAMP_AS_OF, STARTING_VERSION, STARTING_TIMESTAMP))
+        place = read_place(options)
+        table = place.open()
+        check_writable(place, table, True)
+        return {ROW_CHANGES: str(table.version()), VERSION_AS_OF.key(): str(table.version())}
+
+    def remove_rows(
+        self, options: TableOptions, path: tuple[str, ...], condition: Typed | None, names: Sequence[str]
+    ) -> int | None:
+        """See `TableConnector`."""
+        predicate = None if condition is None else to_predicate(condition, names)
+        if condition is not None and predicate is None:
+            return None
+        self.pin_version(options, path)  # checks the table
+        return remove_rows(read_place(options), predicate)
+
     def lookup(self, scan: Scan, key: Sequence[int], options: TableOptions) -> TableLookup:
         """Return a lookup that reads the table once and caches its rows."""
         table_scan = self.scan(scan, options)
@@ -402,14 +449,23 @@ class DeltaConnector(TableConnector):
         require_library()
         if METADATA_TABLE in options:
             raise UnsupportedError(f"table {options.title} tells about a table, and is not written")
-        if write.overwrites:
-            raise UnsupportedError(
-                f"INSERT OVERWRITE into Delta table {options.title} is not supported: delete its rows"
+        if ROW_CHANGES in options:
+            place = read_place(options)
+            count = (len(write.schema) - 1) // 2
+            changed = [column.name.removeprefix(after("")) for column in write.schema][1 + count :]
+            columns = RowSchema(
+                tuple(
+                    PlanColumn(name, column.type)
+                    for name, column in zip(changed, list(write.schema)[1 + count :], strict=True)
+                )
             )
-        schema = write.schema
+            stored = _stored(options.title, columns)
+            sink = TableDeltaSink(tuple(write.schema.types), place, stored, base=int(options[ROW_CHANGES]))
+            return tables.TableWriter(sink, INSERTS, takes_columns=True)
+        schema, is_by_key = write.schema, bool(write.key) and not write.overwrites
         new = NewTable.from_text(options[NEW_TABLE]) if NEW_TABLE in options else None
         if new is None:
-            check_before_writing(read_place(options), bool(write.key))
+            check_before_writing(read_place(options), bool(write.key) or write.overwrites)
         else:
             new.check(options.title)
         compaction = options.read(COMPACTION)
@@ -422,19 +478,75 @@ class DeltaConnector(TableConnector):
                 read_place(options),
                 _stored(options.title, schema),
                 partition_columns=write.partition_keys or None,
-                key=tuple(schema[index].name for index in write.key),
+                key=tuple(schema[index].name for index in write.key) if is_by_key else (),
                 merge_schema=options.read(MERGE_SCHEMA),
                 properties=read_table_properties(options),
                 target_bytes=options.read(FILE_SIZE),
                 compact_after=compaction,
                 creates=options.read(CREATE),
                 new=new,
+                overwrites=write.overwrites,
+                replaced=_find_replaced_partition(write),
             )
         except ConfigurationError as error:
             raise ValidationError(f"table {options.title} cannot be written: {error}") from error
-        if not write.key:
+        if not is_by_key:
             return tables.TableWriter(sink, INSERTS, takes_columns=True)
         return tables.TableWriter(sink, ALL, wants_before=False, takes_columns=True, deletes_by_key=True)
+
+
+_COMPARISONS: Final = ("=", "<", "<=", ">", ">=")
+
+
+def to_predicate(condition: Typed, names: Sequence[str]) -> str | None:
+    """Return a condition over columns with these names in delta-rs's SQL; None if it could mean something else there.
+
+    Comparisons of whole numbers, text, dates and booleans with constants of their kind mean the same.
+    """
+    if not isinstance(condition, FunctionCall) or condition.options:
+        return None
+    name, operands = condition.function, condition.operands
+    if name in ("AND", "OR"):
+        parts = [to_predicate(operand, names) for operand in operands]
+        return None if None in parts else f" {name} ".join(f"({part})" for part in parts)
+    column = operands[0] if operands else None
+    if not isinstance(column, Field):
+        return None
+    title = quoted(names[column.index], '"')
+    if name in ("IS NULL", "IS NOT NULL"):
+        return f"{title} {name}"
+    texts = [_literal(constant, column.type) for constant in separated(operands[1:])]
+    if None in texts or not texts:
+        return None
+    if name == "IN":
+        return f"{title} IN ({', '.join(map(str, texts))})"
+    return f"{title} {name} {texts[0]}" if name in _COMPARISONS and len(texts) == 1 else None
+
+
+def _literal(constant: Typed, other: DataType) -> str | None:
+    """Return a constant of the column's kind in delta-rs's SQL; None for NULL and for other constants."""
+    if not isinstance(constant, Constant) or constant.value is None:
+        return None
+    if isinstance(other, VarCharType) and isinstance(constant.type, CharType | VarCharType):
+        return quoted(str(constant.value), "'")
+    if isinstance(other, IntegralType) and isinstance(constant.type, IntegralType):
+        return str(constant.value)
+    if isinstance(other, DateType) and isinstance(constant.type, DateType):
+        return f"DATE '{(_EPOCH + datetime.timedelta(days=int(str(constant.value)))).isoformat()}'"
+    if isinstance(other, BooleanType) and isinstance(constant.type, BooleanType):
+        return str(constant.value).lower()
+    return None
+
+
+def _find_replaced_partition(write: Write) -> tuple[tuple[str, str], ...]:
+    """Return the partition that is replaced, in the texts of Delta Lake's log."""
+    kinds = {column.name: column.type for column in write.schema}
+    texts = []
+    for name, text in find_replaced_partition(write):
+        if isinstance(kinds[name], DateType):
+            text = (_EPOCH + datetime.timedelta(days=int(text))).isoformat()
+        texts.append((name, text.lower() if isinstance(kinds[name], BooleanType) else text))
+    return tuple(texts)
 
 
 def _stored(title: str, schema: RowSchema) -> pa.Schema:

@@ -330,6 +330,21 @@ class DeltaCatalog(LakeCatalog):
         load_start_of(self._table_place(table_path), table, moment)
         return self._described(table_path, table, {connector.VERSION_AS_OF.key(): str(table.version())})
 
+    def find_version(self, table_path: ObjectPath, version: str) -> Mapping[str, str]:
+        """See `Catalog`."""
+        if not version.isdecimal():
+            raise ValidationError(
+                f"table {table_path} has versions from 0 on, and no branches or tags: '{version}' is no version"
+            )
+        return {connector.VERSION_AS_OF.key(): version}
+
+    def change_versions(self, table_path: ObjectPath, action: AlterAction) -> None:
+        """Raise `UnsupportedError`."""
+        raise UnsupportedError(
+            f"{action.verb} of table {table_path}: Delta Lake has no branches and tags, but versions with numbers, "
+            "which VERSION AS OF reads"
+        )
+
     def with_hints(self, table_path: ObjectPath, table: CatalogBaseTable, hints: Mapping[str, str]) -> CatalogBaseTable:
         """See `Catalog`."""
         version, moment = (hints.get(option.key()) for option in (connector.VERSION_AS_OF, connector.TIMESTAMP_AS_OF))

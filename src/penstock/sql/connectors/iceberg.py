@@ -20,7 +20,8 @@ from penstock.base.config_options import ConfigOption, ConfigOptions
 from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.codecs.column_data import ColumnData
 from penstock.connectors.iceberg import tables
-from penstock.connectors.iceberg.committer import Staged
+from penstock.connectors.iceberg.committer import Staged, remove_rows
+from penstock.connectors.iceberg.data_files import refuse_equality_deletes
 from penstock.connectors.iceberg.scan import (
     INTERVAL_MS,
     Scanned,
@@ -35,7 +36,15 @@ from penstock.sql.data import types
 from penstock.sql.data.arrow import arrow_type, columns_of_changes, to_column
 from penstock.sql.data.types import DataType
 from penstock.sql.logical.nodes import ALL, INSERTS, PlanColumn, RowSchema, Scan, Write
-from penstock.sql.tables.connector import TableConnector, TableLookup, TableOptions, columns_scan, held_lookup
+from penstock.sql.tables.connector import (
+    TableConnector,
+    TableLookup,
+    TableOptions,
+    columns_scan,
+    find_replaced_partition,
+    held_lookup,
+    refuse_versions,
+)
 from penstock.sql.tables.tables import (
     Filtered,
     FilterPushDown,
@@ -89,7 +98,9 @@ STRATEGY: Final = (
     .default_value(StreamingStartingStrategy.INCREMENTAL_FROM_LATEST_SNAPSHOT.value)
     .with_description(f"Where a streaming read starts: {_STRATEGIES}.")
 )
-START_ID: Final = _number("start-snapshot-id", "The first snapshot, for the strategy that needs it.")
+START_ID: Final = _number(
+    "start-snapshot-id", "The first snapshot that is followed; by itself it selects `INCREMENTAL_FROM_SNAPSHOT_ID`."
+)
 START_MS: Final = _number("start-snapshot-timestamp", "The earliest creation time of the first snapshot (ms).")
 SKIP_OVERWRITES: Final = _flag(
     "streaming-skip-overwrite-snapshots", False, "Whether to skip snapshots that replace rows, instead of failing."
@@ -157,6 +168,8 @@ _OF_TABLE: Final = re.compile(r"write\.(?!upsert\.enabled).+|commit\..+|history\
 _BEHIND: Final = "catalog."
 #: The option by which a catalog hands over a table that the first commit creates.
 NEW_TABLE: Final = "sink.new-table"
+#: The option that pins the snapshot of a statement that changes rows; empty for a table without one.
+ROW_CHANGES: Final = "sink.row-changes"
 #: The option by which a catalog asks for a table about the table, and the names of these tables.
 METADATA_TABLE: Final = "metadata-table"
 METADATA_TABLES: Final = (
@@ -184,7 +197,7 @@ def more_keys(options: TableOptions) -> Iterable[str]:
                 raise UnsupportedError(
                     f"option '{key}' of table {options.title} is not supported ({reason}): leave it out"
                 )
-        if belongs_to_catalog(key) or _OF_TABLE.fullmatch(key) or key in (NEW_TABLE, METADATA_TABLE):
+        if belongs_to_catalog(key) or _OF_TABLE.fullmatch(key) or key in (NEW_TABLE, METADATA_TABLE, ROW_CHANGES):
             yield key
 
 
@@ -232,6 +245,8 @@ def table_properties(options: TableOptions) -> tuple[tuple[str, str], ...]:
 
 def read_strategy(options: TableOptions) -> StreamingStartingStrategy:
     """Return where following begins. Raises `ValidationError` for an unknown strategy."""
+    if STRATEGY.key() not in options and options.read(START_ID) is not None:
+        return StreamingStartingStrategy.INCREMENTAL_FROM_SNAPSHOT_ID
     text = options.read(STRATEGY).upper().replace("-", "_")
     try:
         return StreamingStartingStrategy(text)
@@ -257,8 +272,11 @@ _KINDS: Final[tuple[tuple[type[DataType], ...], ...]] = (
 _IN_MAX: Final = 200
 
 
-def to_row_filter(condition: Typed, names: Sequence[str]) -> Any | None:
-    """Return a condition over columns with these names; None if it cannot be used to skip rows."""
+def to_row_filter(condition: Typed, names: Sequence[str], is_whole: bool = False) -> Any | None:
+    """Return a condition over columns with these names; None if it cannot be used to skip rows.
+
+    `is_whole`: the result is true for the same rows as the condition; otherwise it may be true for more rows.
+    """
     from pyiceberg import expressions
 
     classes: Any = expressions  # its classes accept names, which their type hints omit
@@ -266,9 +284,9 @@ def to_row_filter(condition: Typed, names: Sequence[str]) -> Any | None:
         return None
     name, operands = condition.function, condition.operands
     if name in ("AND", "OR"):
-        parts = [to_row_filter(operand, names) for operand in operands]
+        parts = [to_row_filter(operand, names, is_whole) for operand in operands]
         known = [part for part in parts if part is not None]
-        if not known or (name == "OR" and len(known) < len(parts)):
+        if not known or ((name == "OR" or is_whole) and len(known) < len(parts)):
             return None
         joined = known[0]
         for expression in known[1:]:
@@ -455,11 +473,40 @@ class IcebergConnector(TableConnector):
             skips_overwrites=options.read(SKIP_OVERWRITES),
             skips_deletes=options.read(SKIP_DELETES),
         )
+        if ROW_CHANGES in options:
+            pinned = options[ROW_CHANGES]
+            scanned = replace(scanned, snapshot_id=int(pinned) if pinned else None, keeps_schema=True)
+            return IcebergScan(scanned, tuple(scan.schema))
         try:
             scanned = checked(scanned, options.read(BRANCH), options.read(TAG))
         except ConfigurationError as error:
             raise options.wrong(STREAMING.key(), str(error)) from error
         return IcebergScan(scanned, tuple(scan.schema))
+
+    def pin_version(self, options: TableOptions, path: tuple[str, ...]) -> dict[str, str]:
+        """See `TableConnector`. Raises `ValidationError` for a table that is read at an earlier snapshot."""
+        refuse_versions(options, (SNAPSHOT_ID, AS_OF, TAG, STREAMING))
+        branch = options.read(BRANCH) or tables.MAIN
+        loader = build_table_loader(options, path)
+        with loader.opened() as table:
+            tables.check_before_changing(loader.title, table)
+            head = table.metadata.snapshot_by_name(branch)
+            if head is None and branch != tables.MAIN:
+                raise options.wrong(BRANCH.key(), f"there is no branch '{branch}'")
+            refuse_equality_deletes(loader.title, table, head)
+        return {ROW_CHANGES: "" if head is None else str(head.snapshot_id)}
+
+    def remove_rows(
+        self, options: TableOptions, path: tuple[str, ...], condition: Typed | None, names: Sequence[str]
+    ) -> int | None:
+        """See `TableConnector`."""
+        from pyiceberg.expressions import AlwaysTrue
+
+        row_filter = AlwaysTrue() if condition is None else to_row_filter(condition, names, is_whole=True)
+        if row_filter is None:
+            return None
+        self.pin_version(options, path)  # checks the table
+        return remove_rows(build_table_loader(options, path), options.read(BRANCH) or tables.MAIN, row_filter)
 
     def lookup(self, scan: Scan, key: Sequence[int], options: TableOptions) -> TableLookup:
         """Return a lookup that reads the table once and caches its rows."""
@@ -473,6 +520,16 @@ class IcebergConnector(TableConnector):
         if METADATA_TABLE in options:
             raise UnsupportedError(f"table {options.title} tells about a table, and is not written")
         check_types(options.title, write.schema)
+        if ROW_CHANGES in options:
+            pinned = options[ROW_CHANGES]
+            settings = tables.SinkSettings(
+                build_table_loader(options, write.path),
+                changes=True,
+                base=int(pinned) if pinned else None,
+                branch=options.read(BRANCH) or tables.MAIN,
+                retention_ms=options.read(RETENTION),
+            )
+            return TableWriter(TableIcebergSink(settings, write.schema), INSERTS, takes_columns=True)
         is_by_key = bool(write.key) and options.read(UPSERT) and not write.overwrites
         key = tuple(write.schema[index].name for index in write.key)
         target, retention_ms = options.read(TARGET), options.read(RETENTION)
@@ -485,6 +542,7 @@ class IcebergConnector(TableConnector):
             evolves=options.read(EVOLVE),
             equality=key if is_by_key else (),
             overwrites=write.overwrites,
+            replaced=find_replaced_partition(write),
             branch=options.read(BRANCH) or tables.MAIN,
             target_bytes=target,
             retention_ms=retention_ms,

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.base.errors import OperationError, PenstockError, UnsupportedError
@@ -24,7 +25,7 @@ from penstock.sql.connectors import iceberg as connector
 from penstock.sql.connectors import iceberg_schema
 from penstock.sql.data.arrow import logical_type
 from penstock.sql.data.errors import ValidationError
-from penstock.sql.parser.statements import AlterAction
+from penstock.sql.parser.statements import AlterAction, VersionReference
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table, Transaction
@@ -120,6 +121,16 @@ class IcebergCatalog(LakeCatalog):
         except exceptions.CommitFailedException:
             raise  # tried again
         except Exception as error:  # each kind of catalog has errors of its own
+            if "Invalid method name" in str(error):
+                raise UnsupportedError(
+                    f"catalog {self.name}: the Hive metastore does not know what pyiceberg asks: {_first_line(error)}. "
+                    "pyiceberg speaks to metastores of Hive 2 and 3: use one of these, or a catalog of another type"
+                ) from error
+            if "types incompatible with the existing columns" in str(error):
+                raise UnsupportedError(
+                    f"catalog {self.name}: the Hive metastore refuses a column that moves, goes or changes its type "
+                    f"({_first_line(error)}). Run it with metastore.disallow.incompatible.col.type.changes = false"
+                ) from error
             raise OperationError(f"catalog {self.name} does not do this: {_first_line(error)}") from error
 
     # --- databases ---------------------------------------------------------------------------------------------------
@@ -241,6 +252,49 @@ class IcebergCatalog(LakeCatalog):
                 snapshot = find(int(number))
         # The connector tells what it does not find.
         return table if snapshot is None else self._at_snapshot(table_path, loaded, snapshot)
+
+    def find_version(self, table_path: ObjectPath, version: str) -> Mapping[str, str]:
+        """See `Catalog`. A number is the id of a snapshot, other text the name of a tag or branch, as in Spark."""
+        if version.removeprefix("-").isdecimal():
+            return {connector.SNAPSHOT_ID.key(): version}
+        refs = self.load_table(table_path).metadata.refs
+        if version not in refs:
+            raise ValidationError(
+                f"table {table_path} has no branch or tag '{version}'; there are {', '.join(sorted(refs)) or 'none'}"
+            )
+        is_tag = refs[version].snapshot_ref_type.value == "tag"
+        return {(connector.TAG if is_tag else connector.BRANCH).key(): version}
+
+    def change_versions(self, table_path: ObjectPath, action: AlterAction) -> None:
+        """See `Catalog`."""
+        verb, _, kind = action.verb.partition(" ")
+        reference = action.reference
+        assert reference is not None
+
+        def change(table: Table) -> None:
+            existing = table.metadata.refs.get(reference.name)
+            if verb == "DROP" and existing is None and action.if_exists:
+                return
+            if existing is not None and reference.if_not_exists:
+                return
+            _check_reference(table_path, verb, kind, reference, existing)
+            manage = table.manage_snapshots()
+            if verb == "DROP":
+                (manage.remove_tag if kind == "TAG" else manage.remove_branch)(reference.name).commit()
+                return
+            snapshot_id = reference.version
+            if snapshot_id is None and table.current_snapshot() is not None:
+                snapshot_id = table.metadata.current_snapshot_id
+            if snapshot_id is None or table.snapshot_by_id(snapshot_id) is None:
+                what = "no snapshot yet" if reference.version is None else f"no snapshot {reference.version}"
+                raise ValidationError(f"table {table_path} has {what}, which {kind} '{reference.name}' could name")
+            if kind == "TAG":
+                manage.create_tag(snapshot_id, reference.name, reference.age_ms).commit()
+            else:
+                ages = reference.age_ms, reference.snapshot_age_ms, reference.snapshots
+                manage.create_branch(snapshot_id, reference.name, *ages).commit()
+
+        self._retried(table_path, change)
 
     def _at_snapshot(self, path: ObjectPath, table: Table, snapshot: Any) -> CatalogBaseTable:
         schema = table.schema() if snapshot.schema_id is None else table.schemas()[snapshot.schema_id]
@@ -392,7 +446,7 @@ class IcebergCatalog(LakeCatalog):
             return
         keeps = self.load_table(table_path).properties.get("gc.enabled", "true").lower() == "false"
         with self._asking(path=table_path) as catalog:
-            (catalog.drop_table if keeps else catalog.purge_table)(self._identifier(table_path))
+            (catalog.drop_table if keeps else partial(_purge, catalog))(self._identifier(table_path))
 
     def rename_table(self, table_path: ObjectPath, new_table_name: str, ignore_if_not_exists: bool = False) -> None:
         """See `Catalog`."""
@@ -468,6 +522,32 @@ class IcebergCatalog(LakeCatalog):
                 texts.append(f"{field.name}={'__HIVE_DEFAULT_PARTITION__' if value is None else text}")
             listed.add("/".join(texts))
         return sorted(listed)
+
+
+def _check_reference(path: ObjectPath, verb: str, kind: str, reference: VersionReference, existing: Any) -> None:
+    """Raise `ValidationError` for a branch or tag that is missing, is there already, or is of the other kind."""
+    title = f"{kind} '{reference.name}' of table {path}"
+    is_new = verb == "CREATE" and not reference.replaces
+    if existing is None and verb != "CREATE":
+        raise ValidationError(f"{title} does not exist")
+    if existing is not None and is_new:
+        raise ValidationError(f"{title} exists already: write CREATE OR REPLACE {kind}, or IF NOT EXISTS")
+    if existing is not None and existing.snapshot_ref_type.value.upper() != kind:
+        raise ValidationError(f"'{reference.name}' of table {path} is a {existing.snapshot_ref_type.value}")
+    if reference.name == tables.MAIN and verb == "DROP":
+        raise ValidationError(f"{title} is the table itself, and cannot be dropped")
+
+
+def _purge(catalog: Any, identifier: tuple[str, ...]) -> None:
+    """Drop a table and remove its files, also in pyiceberg's catalog of Hive, which only drops by itself."""
+    from pyiceberg.catalog import MetastoreCatalog
+
+    try:
+        catalog.purge_table(identifier)
+    except NotImplementedError:
+        if not isinstance(catalog, MetastoreCatalog):
+            raise
+        MetastoreCatalog.purge_table(catalog, identifier)
 
 
 def _comment(table: CatalogBaseTable) -> dict[str, str]:

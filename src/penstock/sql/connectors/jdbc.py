@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from penstock.base.config_options import ConfigOption, ConfigOptions
-from penstock.base.errors import ConfigurationError, UnsupportedError
+from penstock.base.errors import ConfigurationError, OperationError, UnsupportedError
 from penstock.codecs.column_data import ColumnData
 from penstock.connectors.postgres import client, text_columns
 from penstock.connectors.postgres.scan import FETCH_SIZE, JdbcSource, KeyLookup, Partitions, Scanned, ScannedColumn
@@ -690,6 +690,24 @@ class JdbcConnector(TableConnector):
             read_unrepresentable(options),
         )
         return TableLookup(tuple(key), partial(JdbcLookupReader, spec))
+
+    def remove_rows(
+        self, options: TableOptions, path: tuple[str, ...], condition: Typed | None, names: Sequence[str]
+    ) -> int | None:
+        """See `TableConnector`. The server removes the rows, if it evaluates the condition exactly as a query would."""
+        known = Condition("TRUE", True)
+        if condition is not None:
+            known = to_sql_condition(condition, [client.quoted(name) for name in names]) or Condition("", False)
+        if not known.is_exact:
+            return None
+        psycopg, address = client.driver(), read_address(options)
+        table = client.quoted_path(options.required(TABLE))
+        try:
+            with client.connect(address) as connection:
+                return int(connection.execute(f"DELETE FROM {table} WHERE {known.sql}").rowcount)
+        except psycopg.Error as error:
+            text = " ".join(str(error).split())[:300]
+            raise OperationError(f"rows of table {options.title} could not be removed: {text}") from error
 
     def writer(self, write: Write, options: TableOptions) -> tables.TableWriter:
         """Return a writer, which writes by primary key if the table declares one."""

@@ -32,6 +32,8 @@ _LITERALS: Final = (
     *(syntax.NumberLiteral, syntax.TextLiteral, syntax.BinaryLiteral, syntax.BooleanLiteral, syntax.NullLiteral),
     *(syntax.TemporalLiteral, syntax.IntervalLiteral),
 )
+#: units of ages, in ms
+_AGES: Final = {"DAYS": 86_400_000, "HOURS": 3_600_000, "MINUTES": 60_000}
 _REFRESH_MODES: Final = ("FULL", "CONTINUOUS")
 _START_MODES: Final = (
     *("FROM_BEGINNING", "FROM_NOW", "FROM_TIMESTAMP"),
@@ -357,6 +359,8 @@ class AlterParser(TableParser):
         verb = self.accept_any("ADD", "MODIFY", "DROP")
         if verb == "DROP":
             return self._drops(is_materialized)
+        if not is_materialized and verb is None and self.sees_any("CREATE", "REPLACE"):
+            return [self._created_reference()]
         if is_materialized and self.sees("PARTITION"):
             self.fail("a materialized table takes no partitions")
         if verb is not None:
@@ -416,6 +420,10 @@ class AlterParser(TableParser):
     def _drops(self, is_materialized: bool) -> list[AlterAction]:
         if not is_materialized and (self.sees("PARTITION") or self.sees("IF", "EXISTS")):
             return self._dropped_partitions(self.if_exists())
+        if not is_materialized and (kind := self._accept_reference()) is not None:
+            if_exists = self.if_exists()
+            reference = statements.VersionReference(self.name())
+            return [AlterAction(f"DROP {kind}", if_exists=if_exists, reference=reference)]
         if self.accept("CONSTRAINT"):
             return [AlterAction("DROP CONSTRAINT", names=((self.name(),),))]
         if self.accept("PRIMARY", "KEY"):
@@ -425,6 +433,39 @@ class AlterParser(TableParser):
                 return [AlterAction(f"DROP {word}")]
         names = tuple(self.in_parentheses(lambda: self.parse_items(self.path))) if self.sees("(") else (self.path(),)
         return [AlterAction("DROP COLUMN", names=names)]
+
+    def _accept_reference(self) -> str | None:
+        """Take BRANCH or TAG before a name; a column can have these names too."""
+        return self.accept_any("BRANCH", "TAG") if self.peek().kind in (Kind.WORD, Kind.QUOTED) else None
+
+    def _created_reference(self) -> AlterAction:
+        verb = self.take().text
+        replaces = verb == "CREATE" and self.accept("OR", "REPLACE")
+        kind = self.accept_any("BRANCH", "TAG")
+        if kind is None:
+            self.fail("expected BRANCH or TAG")
+        if_not_exists = verb == "CREATE" and not replaces and self.if_not_exists()
+        name = self.name()
+        version = int(self._signed_number()) if self.accept("AS", "OF", "VERSION") else None
+        age_ms = self._age_ms() if self.accept("RETAIN") else None
+        snapshots = snapshot_age_ms = None
+        if kind == "BRANCH" and self.accept("WITH", "SNAPSHOT", "RETENTION"):
+            if self.peek().text == "SNAPSHOTS":
+                snapshots = self.whole_number()
+                self.expect("SNAPSHOTS")
+            if snapshots is None or self.token.kind is Kind.NUMBER:
+                snapshot_age_ms = self._age_ms()
+        reference = statements.VersionReference(
+            name, version, age_ms, snapshots, snapshot_age_ms, replaces, if_not_exists
+        )
+        return AlterAction(f"{verb} {kind}", reference=reference)
+
+    def _age_ms(self) -> int:
+        number = self.whole_number()
+        unit = self.accept_any(*_AGES)
+        if unit is None:
+            self.fail(f"expected {', '.join(_AGES)}")
+        return number * _AGES[unit]
 
     def _dropped_partitions(self, if_exists: bool) -> list[AlterAction]:
         self.expect("PARTITION")

@@ -11,6 +11,7 @@ from abc import abstractmethod
 from dataclasses import replace
 from typing import Final
 
+from penstock.sql.data.types import TimestampType
 from penstock.sql.parser import syntax
 from penstock.sql.parser import syntax as relations
 from penstock.sql.parser.functions import FunctionParser
@@ -352,8 +353,10 @@ class RelationParser(QueryParser):
 
     def _aliased(self) -> Relation:
         relation = self._unnamed()
-        if self.sees("FOR", "SYSTEM_TIME"):
+        if self.sees("FOR", "SYSTEM_TIME") or self.sees("TIMESTAMP", "AS", "OF"):
             relation = self._parse_as_of(relation)
+        elif self.accept("VERSION", "AS", "OF") or self.accept("FOR", "VERSION", "AS", "OF"):
+            relation = self._parse_version(relation)
         relation = self._matched_or_pivoted(relation)
         is_named = self.sees("AS")
         relation = self._with_alias(relation)
@@ -473,11 +476,21 @@ class RelationParser(QueryParser):
         return relations.AliasedJoin(joined, at=at)
 
     def _parse_as_of(self, relation: Relation) -> Relation:
-        self.expect("FOR", "SYSTEM_TIME", "AS", "OF")
+        is_plain = self.accept("TIMESTAMP", "AS", "OF")
+        if not is_plain:
+            self.expect("FOR", "SYSTEM_TIME", "AS", "OF")
         moment = self.expression()
+        if is_plain and isinstance(moment, syntax.TextLiteral):
+            moment = syntax.Cast(moment, TimestampType(6), at=moment.at)
         if not isinstance(relation, relations.NamedTable):
             self.refuse("FOR SYSTEM_TIME AS OF follows the name of a table, and not what begins", relation.at)
         return replace(relation, as_of=moment)
+
+    def _parse_version(self, relation: Relation) -> Relation:
+        version = self.text() if self.token.kind is Kind.TEXT else self._signed_number()
+        if not isinstance(relation, relations.NamedTable):
+            self.refuse("VERSION AS OF follows the name of a table, and not what begins", relation.at)
+        return replace(relation, version=version)
 
     def _sampled(self, relation: Relation) -> Relation:
         begin = self.token.at

@@ -48,6 +48,7 @@ class StatementParser(AlterParser):
             "RESET": self._reset,
             "UPDATE": self._update,
             "DELETE": self._delete,
+            "MERGE": self._merge,
             "TRUNCATE": self._truncate,
             "CALL": self._call_procedure,
             "ANALYZE": self._analyze,
@@ -99,11 +100,10 @@ class StatementParser(AlterParser):
 
     def _update(self, at: int) -> Statement:
         self.expect("UPDATE")
-        path = self.path()
-        alias = self._alias()
+        path, hints, alias = self.path(), self.hints(), self._alias()
         self.expect("SET")
         assignments = tuple(self.parse_items(self._assignment))
-        return statements.Update(path, assignments, self._where(), alias, at=at)
+        return statements.Update(path, assignments, self._where(), alias, hints, at=at)
 
     def _assignment(self) -> tuple[str, Expression]:
         name = self.name()
@@ -118,9 +118,54 @@ class StatementParser(AlterParser):
 
     def _delete(self, at: int) -> Statement:
         self.expect("DELETE", "FROM")
-        path = self.path()
-        alias = self._alias()
-        return statements.Delete(path, self._where(), alias, at=at)
+        path, hints, alias = self.path(), self.hints(), self._alias()
+        return statements.Delete(path, self._where(), alias, hints, at=at)
+
+    def _merge(self, at: int) -> Statement:
+        self.expect("MERGE", "INTO")
+        path, hints, alias = self.path(), self.hints(), self._alias()
+        self.expect("USING")
+        source = self.relation()
+        self.expect("ON")
+        condition = self.expression()
+        clauses = []
+        while self.accept("WHEN"):
+            clauses.append(self._merge_clause())
+        if not clauses:
+            self.fail("expected WHEN MATCHED or WHEN NOT MATCHED")
+        return statements.Merge(path, source, condition, tuple(clauses), alias, hints, at=at)
+
+    def _merge_clause(self) -> statements.MergeClause:
+        is_not = self.accept("NOT")
+        self.expect("MATCHED")
+        matches = "NOT MATCHED" if is_not else "MATCHED"
+        if is_not and self.accept("BY"):
+            side = self.accept_any("SOURCE", "TARGET")
+            if side is None:
+                self.fail("expected SOURCE or TARGET")
+            matches += " BY SOURCE" if side == "SOURCE" else ""
+        condition = self.expression() if self.accept("AND") else None
+        self.expect("THEN")
+        action = self.accept_any("INSERT") if matches == "NOT MATCHED" else self.accept_any("UPDATE", "DELETE")
+        if action is None:
+            self.fail("expected INSERT" if matches == "NOT MATCHED" else "expected UPDATE or DELETE")
+        assignments: tuple[tuple[str, Expression], ...] = ()
+        if action == "UPDATE":
+            self.expect("SET")
+            assignments = () if self.accept("*") else tuple(self.parse_items(self._merge_assignment))
+        elif action == "INSERT" and not self.accept("*"):
+            names = self.names_in_parentheses() if self.sees("(") else ()
+            self.expect("VALUES")
+            values = tuple(self.in_parentheses(lambda: self.parse_items(self.expression)))
+            if names and len(names) != len(values):
+                self.fail(f"expected {len(names)} values")
+            assignments = tuple(zip(names or [""] * len(values), values, strict=True))
+        return statements.MergeClause(matches, action, condition, assignments)
+
+    def _merge_assignment(self) -> tuple[str, Expression]:
+        path = self.path()  # Spark allows the table's name before the column's
+        self.expect("=")
+        return path[-1], self.expression()
 
     def _truncate(self, at: int) -> Statement:
         self.expect("TRUNCATE", "TABLE")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from penstock.sql.data.types import DataType
-from penstock.sql.parser.syntax import Expression, Hint, Query
+from penstock.sql.parser.syntax import Expression, Hint, Query, Relation
 
 Path = tuple[str, ...]
 #: Options as written, in order.
@@ -101,6 +101,7 @@ class Update(Statement):
     assignments: tuple[tuple[str, Expression], ...]
     where: Expression | None = None
     alias: str | None = None
+    hints: tuple[Hint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,37 @@ class Delete(Statement):
     path: Path
     where: Expression | None = None
     alias: str | None = None
+    hints: tuple[Hint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MergeClause:
+    """WHEN … THEN … of MERGE.
+
+    Attributes:
+        matches: MATCHED, NOT MATCHED (rows of the source alone) or NOT MATCHED BY SOURCE (rows of the table alone).
+        action: UPDATE, DELETE, INSERT or DO NOTHING.
+        condition: the condition after AND.
+        assignments: of UPDATE and INSERT; empty for `*`, which takes the columns of the source by name.
+    """
+
+    matches: str
+    action: str
+    condition: Expression | None = None
+    assignments: tuple[tuple[str, Expression], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Merge(Statement):
+    """MERGE INTO a table USING a relation."""
+
+    kind: ClassVar = "MERGE"
+    path: Path
+    source: Relation
+    condition: Expression
+    clauses: tuple[MergeClause, ...]
+    alias: str | None = None
+    hints: tuple[Hint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +321,30 @@ class AlterAction:
     query: Query | None = None
     freshness: Expression | None = None
     refresh_mode: str | None = None
+    reference: VersionReference | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VersionReference:
+    """A branch or a tag of a table, for CREATE, REPLACE and DROP.
+
+    Attributes:
+        name: its name.
+        version: the snapshot that it names; None for the newest one.
+        age_ms: how long the branch or tag is kept.
+        snapshots: how many snapshots a branch keeps at least.
+        snapshot_age_ms: how long a branch keeps snapshots.
+        replaces: whether OR REPLACE was written.
+        if_not_exists: whether an existing one is left as it is.
+    """
+
+    name: str
+    version: int | None = None
+    age_ms: int | None = None
+    snapshots: int | None = None
+    snapshot_age_ms: int | None = None
+    replaces: bool = False
+    if_not_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)

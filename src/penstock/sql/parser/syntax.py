@@ -477,11 +477,12 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class NamedTable(Relation):
-    """A table or view by its path. `as_of`: FOR SYSTEM_TIME AS OF."""
+    """A table or view by its path. `as_of`: FOR SYSTEM_TIME AS OF; `version`: VERSION AS OF."""
 
     path: tuple[str, ...]
     hints: tuple[Hint, ...] = ()
     as_of: Expression | None = None
+    version: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

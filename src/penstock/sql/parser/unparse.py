@@ -449,7 +449,8 @@ def _join(join: relations.Join) -> str:
 def _unnamed(relation: Relation) -> str:
     if isinstance(relation, relations.NamedTable):
         as_of = "" if relation.as_of is None else f"FOR SYSTEM_TIME AS OF {to_sql(relation.as_of)}"
-        return spaced(format_path(relation.path), _hints(relation.hints), as_of)
+        version = "" if relation.version is None else f"VERSION AS OF {literal(relation.version)}"
+        return spaced(format_path(relation.path), _hints(relation.hints), as_of, version)
     if isinstance(relation, relations.DerivedTable):
         lateral = "LATERAL" if relation.is_lateral else ""
         return spaced(lateral, f"({to_sql(relation.query)})", _hints(relation.hints))

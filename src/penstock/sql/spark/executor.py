@@ -329,7 +329,7 @@ class BatchExecutor:
     """Runs plans with the options of the session. `connectors` define how tables are read and written."""
 
     def __init__(self, connectors: Connectors) -> None:
-        self._connectors = connectors
+        self.connectors = self._connectors = connectors
         self._reported_keys: set[str] = set()
 
     def collect(self, plan: Node, options: Mapping[str, str], session: Session) -> BatchQuery:

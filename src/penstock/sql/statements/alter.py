@@ -264,6 +264,9 @@ def _alter(session: TableSession, statement: statements.AlterTable) -> TableResu
     if statement.actions[0].verb == "RENAME TO":
         catalog.rename_table(path, renamed_path(whole_path, statement.actions[0].names[0])[2])
         return results.done()
+    if statement.actions[0].reference is not None:
+        catalog.change_versions(path, statement.actions[0])
+        return results.done()
     catalog.change_table(path, _changed(session, table, statement.actions), statement.actions)
     return results.done()
 

@@ -16,7 +16,7 @@ from penstock.sql.catalogs.catalog import CatalogBaseTable
 from penstock.sql.catalogs.columns import ResolvedSchema
 from penstock.sql.catalogs.sinks import write_plan
 from penstock.sql.data.errors import UnknownNameError, ValidationError
-from penstock.sql.data.types import LENGTH_MAX, DataType, VarCharType, literal
+from penstock.sql.data.types import LENGTH_MAX, BigIntType, DataType, VarCharType, literal
 from penstock.sql.executor import ChangelogRow
 from penstock.sql.logical.nodes import PlanColumn, RowSchema, Write
 from penstock.sql.parser import statements
@@ -35,6 +35,11 @@ def done() -> TableResult:
 def text(content: str) -> TableResult:
     """Return one text, which is printed verbatim."""
     return _result(ResultKind.SUCCESS_WITH_CONTENT, [("result", STRING)], [(content,)], is_raw=True)
+
+
+def affected(count: int) -> TableResult:
+    """Return the number of rows that a statement has changed, under the name that Flink gives it."""
+    return _result(ResultKind.SUCCESS, [("rows affected", BigIntType())], [(count,)])
 
 
 def listing(column: str, values: Iterable[str]) -> TableResult:
@@ -110,8 +115,8 @@ def plan_insert(session: TableSession, insert: statements.Insert) -> Write:
     )
 
 
-def target(session: TableSession, path: tuple[str, ...]) -> tuple[Path, CatalogBaseTable]:
-    """Return the target table of an INSERT. Raises `ValidationError` if it does not exist, or is a view."""
+def target(session: TableSession, path: tuple[str, ...], verb: str = "INSERT") -> tuple[Path, CatalogBaseTable]:
+    """Return the table that a statement writes. Raises `ValidationError` if it does not exist, or is a view."""
     entry = session.manager.find(path)
     if entry is None:
         catalogs = ", ".join(session.manager.list_catalogs())
@@ -121,7 +126,7 @@ def target(session: TableSession, path: tuple[str, ...]) -> tuple[Path, CatalogB
             name=path[-1],
         )
     if entry[1].is_view:
-        raise ValidationError(f"'{'.'.join(entry[0])}' is a view, and INSERT needs a table")
+        raise ValidationError(f"'{'.'.join(entry[0])}' is a view, and {verb} needs a table")
     return entry
 
 

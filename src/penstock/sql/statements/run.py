@@ -11,22 +11,18 @@ from penstock.sql.parser import statements
 from penstock.sql.parser.statements import Statement
 from penstock.sql.session.result import TableResult
 from penstock.sql.session.session import TableSession
-from penstock.sql.statements import alter, catalogs, insert, objects, show
+from penstock.sql.statements import alter, catalogs, insert, modify, objects, show
 
 _MODULES: Final = (
     alter,
     catalogs,
     insert,
+    modify,
     objects,
     show,
 )
 #: the statements that Penstock does not support, each with an explanation
 _REFUSED: Final[dict[type[Statement], str]] = {
-    statements.Update: "UPDATE changes rows in the system behind a table, and no connector here can: write an upsert "
-    "stream with INSERT into a table with a primary key instead",
-    statements.Delete: "DELETE removes rows in the system behind a table, and no connector here can",
-    statements.Truncate: "TRUNCATE TABLE empties the system behind a table, and no connector here can: use INSERT "
-    "OVERWRITE where the connector has it",
     statements.Analyze: "ANALYZE TABLE collects statistics for a planner that has costs, which Penstock's has not",
     statements.CallProcedure: "CALL runs a procedure of a catalog, and Penstock's catalogs have none",
     statements.CreateMaterializedTable: "materialized tables need a service that refreshes them, which Penstock has "

@@ -86,7 +86,7 @@ class StreamExecutor:
     """Starts jobs for plans, with the options of the session. `connectors`: read and write the tables."""
 
     def __init__(self, connectors: Connectors) -> None:
-        self._connectors = connectors
+        self.connectors = self._connectors = connectors
 
     def write(
         self, plans: Sequence[Write], options: Mapping[str, str], session: Session, name: str | None = None

@@ -39,10 +39,11 @@ from penstock.runtime.connector import Boundedness, InputStatus, Source
 from penstock.runtime.records import Batch
 from penstock.sql.data.arrow import arrow_type
 from penstock.sql.data.errors import ValidationError
-from penstock.sql.data.types import DataType
+from penstock.sql.data.types import BooleanType, DataType, DateType, IntegralType, VarCharType
 from penstock.sql.functions.value_casts import supports_cast
 from penstock.sql.logical.nodes import INSERTS, RowSchema, Scan, Write
 from penstock.sql.tables.tables import TableReader, TableScan, TableWriter, WholeScan, column_names
+from penstock.sql.typed import Typed
 from penstock.state.equality import canonical_column
 from penstock.state.key_columns import distinct_keys
 
@@ -483,6 +484,35 @@ def columns_scan(rows: pa.Table, schema: RowSchema) -> TableScan:
     return WholeScan(TableReader(ColumnsSource(batch)))
 
 
+def refuse_versions(options: TableOptions, given: Iterable[ConfigOption[Any]]) -> None:
+    """Raise `ValidationError` if one of these options is set, which select an earlier version to read."""
+    for option in given:
+        if option.key() in options:
+            raise options.wrong(option.key(), "rows are changed in the newest version of a table")
+
+
+#: types of columns that PARTITION (…) of INSERT OVERWRITE may name
+_STATIC: Final = (VarCharType, IntegralType, DateType, BooleanType)
+
+
+def find_replaced_partition(write: Write) -> tuple[tuple[str, str], ...]:
+    """Return the partition that INSERT OVERWRITE … PARTITION (…) replaces; empty without such a clause.
+
+    Raises:
+        UnsupportedError: for a column of a type whose values have several forms.
+    """
+    if not write.overwrites:
+        return ()
+    for name, _ in write.static_partition:
+        kind = write.schema[write.schema.names.index(name)].type
+        if not isinstance(kind, _STATIC):
+            raise UnsupportedError(
+                f"INSERT OVERWRITE of a partition by column '{name}' of type {kind} is not supported: leave out "
+                "PARTITION, and select the value"
+            )
+    return write.static_partition
+
+
 def missing(title: str, keys: Sequence[str], what: str = "table") -> ValidationError:
     """Return the error for missing required options."""
     return ValidationError(
@@ -537,6 +567,27 @@ class TableConnector:
             f"Connector '{self.name}' can only be used as a source. It cannot be used as a sink: "
             f"table {'.'.join(write.path)}"
         )
+
+    def pin_version(self, options: TableOptions, path: tuple[str, ...]) -> dict[str, str]:
+        """Return options for reading the rows that DELETE, UPDATE or MERGE changes, and for changing these.
+
+        With them, `writer` gets changes of rows (`penstock.connectors.row_changes`), which it makes at once.
+        """
+        raise UnsupportedError(
+            f"DELETE, UPDATE and MERGE are not supported by connector '{self.name}': table {options.title}. Tables of "
+            "Iceberg and Delta Lake can change rows, and those of 'jdbc' remove them where a condition compares "
+            "numbers and dates with constants. An INSERT into a table with a primary key replaces rows"
+        )
+
+    def remove_rows(
+        self, options: TableOptions, path: tuple[str, ...], condition: Typed | None, names: Sequence[str]
+    ) -> int | None:
+        """Remove rows without a job; return their number, or -1 if that is not known.
+
+        `condition`: over columns with these names; None for all rows. The result None says that nothing was done, since
+        the connector cannot evaluate the condition as the query would.
+        """
+        return None
 
     def readable_metadata(self, options: TableOptions) -> Mapping[str, DataType]:
         """Return the METADATA columns that a source provides, by key."""
@@ -629,6 +680,24 @@ class Connectors:
         connector, options = self._checked(node)
         _check_metadata(options.title, node, connector.writable_metadata(options), is_read=False)
         return connector.writer(node, options)
+
+    def pin_version(self, path: tuple[str, str, str], options: Mapping[str, str]) -> dict[str, str]:
+        """See `TableConnector`."""
+        connector, known = self._of_table(path, options)
+        return connector.pin_version(known, path)
+
+    def remove_rows(
+        self, path: tuple[str, str, str], options: Mapping[str, str], condition: Typed | None, names: Sequence[str]
+    ) -> int | None:
+        """See `TableConnector`."""
+        connector, known = self._of_table(path, options)
+        return connector.remove_rows(known, path, condition, names)
+
+    def _of_table(self, path: tuple[str, str, str], given: Mapping[str, str]) -> tuple[TableConnector, TableOptions]:
+        options = TableOptions(".".join(path), without_holding(dict(given)))
+        connector = self._find(options)
+        connector.check(options, ())
+        return connector, options
 
     def check_overwrites(self, node: Write) -> None:
         """Raise `UnsupportedError` unless a batch job may replace the contents of the table."""
