@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
@@ -365,6 +365,9 @@ class DeltaConnector(TableConnector):
     required_options = (PATH,)
     optional_options = OPTIONAL
     takes_partitions = True
+    options_up_to_now: ClassVar = {
+        option.key(): None for option in (MODE, INTERVAL, IGNORE_DELETES, IGNORE_CHANGES, CHANGE_FEED)
+    }
 
     def more_options(self, options: TableOptions, columns: Sequence[str]) -> Iterable[str]:
         """Return the delta-rs storage options and the table properties."""

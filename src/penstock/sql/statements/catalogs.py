@@ -22,6 +22,7 @@ from penstock.sql.statements import models
 from penstock.sql.statements import objects as functions
 from penstock.sql.statements import objects as tables
 from penstock.sql.statements import objects as views
+from penstock.sql.statements.materialized import handlers as materialized
 
 
 def place(session: TableSession, path: tuple[str, ...]) -> tuple[str, str]:
@@ -183,6 +184,8 @@ def _drop(session: TableSession, statement: statements.Drop) -> TableResult:
     match statement.what:
         case "TABLE":
             return tables.drop(session, statement)
+        case "MATERIALIZED TABLE":
+            return materialized.drop(session, statement)
         case "VIEW":
             return views.drop_view(session, statement)
         case "FUNCTION":

@@ -12,11 +12,13 @@ from penstock.sql.parser.statements import Statement
 from penstock.sql.session.result import TableResult
 from penstock.sql.session.session import TableSession
 from penstock.sql.statements import alter, catalogs, insert, objects, show
+from penstock.sql.statements.materialized import handlers as materialized
 
 _MODULES: Final = (
     alter,
     catalogs,
     insert,
+    materialized,
     objects,
     show,
 )
@@ -29,8 +31,6 @@ _REFUSED: Final[dict[type[Statement], str]] = {
     "OVERWRITE where the connector has it",
     statements.Analyze: "ANALYZE TABLE collects statistics for a planner that has costs, which Penstock's has not",
     statements.CallProcedure: "CALL runs a procedure of a catalog, and Penstock's catalogs have none",
-    statements.CreateMaterializedTable: "materialized tables need a service that refreshes them, which Penstock has "
-    "not: use CREATE TABLE AS, or a view",
     statements.ExecutePlan: "compiled plans are not supported: plans are made anew from the statement",
     statements.JarStatement: "ADD JAR and REMOVE JAR are for functions in Java, which Penstock cannot run",
     statements.JobStatement: "statements about jobs are not supported: use the command penstock, or the job client of "
