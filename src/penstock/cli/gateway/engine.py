@@ -49,13 +49,13 @@ from penstock.server.rest.calls.context import RestContext, RestSettings
 from penstock.server.rest.server import RestServer
 from penstock.sql.data.errors import TableRuntimeError, ValidationError
 from penstock.sql.data.types import DataType, LocalZonedTimestampType
+from penstock.sql.materialized_tables.scheduler import GROUP, SCHEDULER, Cron, Refresh
 from penstock.sql.parser import SqlParserError, parse_path, parse_statement, statements
 from penstock.sql.parser.unparse import format_path
 from penstock.sql.session.result import ResultKind, TableResult
 from penstock.sql.session.session import DML_SYNC, parse_zone
 from penstock.sql.statements.insert import STRING
-from penstock.sql.statements.materialized.handlers import find_refresh, run_refresh
-from penstock.sql.statements.materialized.scheduler import GROUP, SCHEDULER, Cron, Refresh
+from penstock.sql.statements.materialized_tables import find_refresh, run_refresh
 from penstock.table import EnvironmentSettings, TableEnvironment
 
 _log = logging.getLogger("penstock.gateway")

@@ -20,8 +20,8 @@ from penstock.sql.parser.unparse import format_path
 from penstock.sql.session.result import TableResult
 from penstock.sql.session.session import TableSession
 from penstock.sql.statements import insert as results
+from penstock.sql.statements import materialized_tables as materialized
 from penstock.sql.statements.insert import renamed_path
-from penstock.sql.statements.materialized import handlers as materialized
 
 
 def altered(table: CatalogBaseTable, action: AlterAction) -> CatalogBaseTable:

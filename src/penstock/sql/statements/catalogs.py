@@ -18,11 +18,11 @@ from penstock.sql.parser import statements
 from penstock.sql.session.result import TableResult
 from penstock.sql.session.session import IN_MEMORY, TableSession
 from penstock.sql.statements import insert as results
+from penstock.sql.statements import materialized_tables as materialized
 from penstock.sql.statements import models
 from penstock.sql.statements import objects as functions
 from penstock.sql.statements import objects as tables
 from penstock.sql.statements import objects as views
-from penstock.sql.statements.materialized import handlers as materialized
 
 
 def place(session: TableSession, path: tuple[str, ...]) -> tuple[str, str]:

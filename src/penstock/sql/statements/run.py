@@ -12,7 +12,7 @@ from penstock.sql.parser.statements import Statement
 from penstock.sql.session.result import TableResult
 from penstock.sql.session.session import TableSession
 from penstock.sql.statements import alter, catalogs, insert, objects, show
-from penstock.sql.statements.materialized import handlers as materialized
+from penstock.sql.statements import materialized_tables as materialized
 
 _MODULES: Final = (
     alter,

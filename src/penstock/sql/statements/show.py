@@ -21,6 +21,7 @@ from penstock.sql.data.errors import ValidationError
 from penstock.sql.functions.aggregates import AGGREGATE_FUNCTIONS
 from penstock.sql.functions.registry import SCALAR_FUNCTIONS, is_built_in
 from penstock.sql.logical.nodes import Node, PlanColumn
+from penstock.sql.materialized_tables.definition import Definition, show_clauses
 from penstock.sql.parser import statements, to_sql
 from penstock.sql.parser.statements import Statement
 from penstock.sql.parser.unparse import format_path
@@ -32,7 +33,6 @@ from penstock.sql.statements import catalogs as modules
 from penstock.sql.statements import insert as results
 from penstock.sql.statements import objects as functions
 from penstock.sql.statements.insert import plan_insert, with_text
-from penstock.sql.statements.materialized.definition import Definition, show_clauses
 from penstock.sql.statements.objects import create_as
 
 

@@ -20,12 +20,12 @@ from penstock.runtime.graph import JobGraph
 from penstock.sql.catalogs.catalog import CatalogBaseTable
 from penstock.sql.catalogs.sinks import write_plan
 from penstock.sql.data.errors import ValidationError, names_located
-from penstock.sql.data.types import literal, quoted
+from penstock.sql.data.types import quoted
 from penstock.sql.logical.nodes import Node, Write
+from penstock.sql.materialized_tables.definition import BATCH, STREAMING, Definition, options_of_job
 from penstock.sql.parser import parse_statement, statements
 from penstock.sql.parser.unparse import format_path
 from penstock.sql.session.session import DML_SYNC, TableSession
-from penstock.sql.statements.materialized.definition import BATCH, STREAMING, Definition, options_of_job
 
 Path = tuple[str, str, str]
 #: How often (s) the start of a job is looked at.
@@ -120,7 +120,15 @@ def check_sink(session: TableSession, path: Path, table: CatalogBaseTable, defin
     """
     names = ", ".join(quoted(column.name) for column in table.schema.columns if column.expression is None)
     of_table = replace(definition, query=f"SELECT {names} FROM ({definition.query})")
-    _plan_stream(session, plan_write(session, path, table, of_table))
+    try:
+        _plan_stream(session, plan_write(session, path, table, of_table))
+    except ValidationError as error:
+        if "doesn't support consuming" not in str(error):
+            raise
+        raise ValidationError(
+            f"{error}. A continuous refresh writes all changes of the query: give the table a PRIMARY KEY and a "
+            "connector that writes by key, such as 'iceberg', 'delta', 'jdbc' or 'upsert-kafka'"
+        ) from error
 
 
 def _plan_stream(session: TableSession, write: Write) -> JobGraph:
@@ -242,7 +250,10 @@ def stop(session: TableSession, path: Path, definition: Definition) -> str:
         return savepoint
     except PenstockError as error:
         status = client.get_job_status().result().name
-        raise OperationError(f"{what}: job {definition.job_id} is {status}: {error}") from error
+        remedy = (
+            "" if JOBS.runs(definition.job_id) else ". RESUME starts it again, from its last checkpoint if it has one"
+        )
+        raise OperationError(f"{what}: job {definition.job_id} is {status}: {error}{remedy}") from error
 
 
 def cancel(definition: Definition) -> None:
@@ -254,5 +265,5 @@ def cancel(definition: Definition) -> None:
 
 
 def partition_condition(partition: Mapping[str, str]) -> str:
-    """Return the condition of the rows of a partition."""
-    return " AND ".join(f"{quoted(name)} = {literal(value)}" for name, value in partition.items())
+    """Return the condition of the rows of a partition. The values are expressions."""
+    return " AND ".join(f"{quoted(name)} = {value}" for name, value in partition.items())

@@ -8,21 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn
 
 from penstock.base.errors import OperationError, PenstockError, UnsupportedError
+from penstock.base.job import JobStatus
 from penstock.base.options import EXECUTION_TARGET
 from penstock.sql.catalogs.catalog import CatalogBaseTable, ObjectPath
 from penstock.sql.catalogs.columns import UnresolvedColumn
 from penstock.sql.data.errors import ValidationError
-from penstock.sql.data.types import CharType, MapType, VarCharType
+from penstock.sql.data.types import CharType, MapType, VarCharType, literal
 from penstock.sql.logical.nodes import Node, Write
-from penstock.sql.parser import statements, syntax, to_sql
-from penstock.sql.parser.statements import AlterAction
-from penstock.sql.parser.unparse import format_path
-from penstock.sql.session.result import TableResult
-from penstock.sql.session.session import DML_SYNC, TableSession, parse_zone
-from penstock.sql.statements import insert as results
-from penstock.sql.statements import objects
-from penstock.sql.statements.materialized import refresh
-from penstock.sql.statements.materialized.definition import (
+from penstock.sql.materialized_tables import refresh
+from penstock.sql.materialized_tables.definition import (
     ACTIVATED,
     AUTOMATIC,
     CONTINUOUS,
@@ -32,14 +26,19 @@ from penstock.sql.statements.materialized.definition import (
     Freshness,
     define,
 )
-from penstock.sql.statements.materialized.refresh import JOBS, Path
-from penstock.sql.statements.materialized.scheduler import PREFIX, SCHEDULER, Cron, Refresh
+from penstock.sql.materialized_tables.refresh import JOBS, Path
+from penstock.sql.materialized_tables.scheduler import PREFIX, SCHEDULER, Cron, Refresh
+from penstock.sql.parser import statements, syntax, to_sql
+from penstock.sql.parser.statements import AlterAction
+from penstock.sql.parser.unparse import format_path
+from penstock.sql.session.result import TableResult
+from penstock.sql.session.session import DML_SYNC, TableSession, parse_zone
+from penstock.sql.statements import insert as results
+from penstock.sql.statements import objects
 
 #: The options that say how the time of a refresh names the partition to refresh.
 _PARTITION_FIELDS: Final = "partition.fields."
 _FORMATTER: Final = ".date-formatter"
-#: Patterns of Java in formats of partitions, each with Python's.
-_DATE_PATTERNS: Final = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
 
 
 # --- finding and keeping ---------------------------------------------------------------------------------------------
@@ -184,7 +183,7 @@ def periodic_refresh(session: TableSession, path: Path, dynamic: Mapping[str, st
     def run(time: datetime.datetime) -> None:
         _, table, definition = find(fork, path)
         if definition.status == ACTIVATED and definition.refresh_mode == FULL:
-            where = refresh.partition_condition(_partition_at(fork, path, table, definition, time))
+            where = refresh.partition_condition(_partition_at(table, definition, time))
             client = refresh.start_batch(fork, path, table, definition, "periodic", where, dynamic)
             client.get_job_execution_result().result()
 
@@ -199,18 +198,15 @@ def find_refresh(session: TableSession, path: tuple[str, ...]) -> tuple[str, Ref
     return workflow_name(entry[0]), periodic_refresh(session, entry[0])
 
 
-def _partition_at(
-    session: TableSession, path: Path, table: CatalogBaseTable, definition: Definition, time: datetime.datetime
-) -> dict[str, str]:
-    """Return the partition that a scheduled refresh replaces: of the time one freshness before. None means all."""
+def _partition_at(table: CatalogBaseTable, definition: Definition, time: datetime.datetime) -> dict[str, str]:
+    """Return the partition that a scheduled refresh replaces: of the time one freshness before, as expressions."""
     earlier = time - datetime.timedelta(milliseconds=definition.freshness.ms)
-    partition = {}
-    for option, pattern in _formats(table).items():
-        python = pattern
-        for java, directive in _DATE_PATTERNS.items():
-            python = python.replace(java, directive)
-        partition[option.removeprefix(_PARTITION_FIELDS).removesuffix(_FORMATTER)] = earlier.strftime(python)
-    return partition
+    return {
+        option.removeprefix(_PARTITION_FIELDS).removesuffix(_FORMATTER): (
+            f"DATE_FORMAT(TIMESTAMP '{earlier:%Y-%m-%d %H:%M:%S}', {literal(pattern)})"
+        )
+        for option, pattern in _formats(table).items()
+    }
 
 
 def _deactivate(session: TableSession, path: Path, definition: Definition) -> Definition:
@@ -342,12 +338,14 @@ def _change(session: TableSession, path: Path, table: CatalogBaseTable, wanted: 
     """Give a table another query, freshness or mode. If its job cannot begin, everything is as it was before."""
     definition = Definition.read(table)
     change = _plan_change(session, path, table, definition, wanted)
-    stopped = definition
-    if definition.status == ACTIVATED:
+    stopped = replace(definition, status=SUSPENDED, savepoint="")  # of a job that has ended with its sources
+    if not _has_finished(definition):
+        stopped = definition
+    if stopped.status == ACTIVATED:
         stopped = _deactivate(session, path, definition)
         _keep(session, path, stopped)
     savepoint = stopped.savepoint if change.keeps_state else ""
-    suffix = definition.name_suffix if change.keeps_state else define_suffix(definition)
+    suffix = definition.name_suffix if change.keeps_state else _next_suffix(definition)
     changed = replace(
         wanted, status=SUSPENDED, job_id=stopped.job_id, savepoint=savepoint, name_suffix=suffix, first=change.first
     )
@@ -369,7 +367,7 @@ def _change(session: TableSession, path: Path, table: CatalogBaseTable, wanted: 
     return results.done()
 
 
-def define_suffix(definition: Definition) -> str:
+def _next_suffix(definition: Definition) -> str:
     """Return the suffix of jobs that begin anew, and so must not go on with checkpoints of the ones before."""
     base, _, number = definition.name_suffix.partition("_")
     return f"{base}_{int(number or 0) + 1}"
@@ -385,30 +383,36 @@ def _plan_change(
     altered = replace(table, schema=schema)
     actions = tuple(AlterAction("ADD COLUMN", column=column) for column in added)
     write = refresh.plan_write(session, path, altered, wanted)
-    keeps = True
-    if has_other_query:
+    keeps = not _has_finished(definition)
+    if has_other_query and keeps:
         states = [refresh.plan_write(session, path, table, definition), write]
         before, after = (refresh.list_state_ids(session, each) for each in states)
-        keeps = before == after and _can_go_on(definition)
+        keeps = before == after and (_has_job(definition) or definition.savepoint != "")
     if wanted.refresh_mode == FULL:
         refresh.require_overwrites(session, write, f"FRESHNESS = {wanted.freshness} is kept by full refreshes")
         return _Change(altered, actions, keeps, "")
     refresh.check_sink(session, path, table, wanted)
     has_key, replaces = bool(write.key), refresh.can_overwrite(session, write)
-    if definition.refresh_mode == FULL and not has_key:
-        return _Change(altered, actions, False, "EMPTY")
+    first = "REFRESH" if has_key else "EMPTY"
+    if definition.refresh_mode == FULL:  # the rows may be those of the last refresh, or of an earlier query
+        return _Change(altered, actions, keeps and has_key, first)
     if keeps:
-        return _Change(altered, actions, True, "REFRESH" if has_other_query and has_key and replaces else "")
+        is_refreshed = has_other_query and has_key and replaces
+        return _Change(altered, actions, True, "REFRESH" if is_refreshed else definition.first)
     if not replaces:
         _refuse_losing_state(path, write)
-    return _Change(altered, actions, False, "REFRESH" if has_key else "EMPTY")
+    return _Change(altered, actions, False, first)
 
 
-def _can_go_on(definition: Definition) -> bool:
-    """Return whether there is state to go on with: the job may have ended with its sources."""
-    if definition.refresh_mode == FULL or definition.status == SUSPENDED:
-        return bool(definition.savepoint)
-    return True
+def _has_job(definition: Definition) -> bool:
+    """Return whether a job keeps the table up to date."""
+    return definition.status == ACTIVATED and definition.refresh_mode == CONTINUOUS
+
+
+def _has_finished(definition: Definition) -> bool:
+    """Return whether the job of a table has ended with its sources, so it leaves no savepoint."""
+    client = JOBS.find(definition.job_id) if _has_job(definition) else None
+    return client is not None and client.get_job_status().result() is JobStatus.FINISHED
 
 
 def _refuse_losing_state(path: Path, write: Write) -> NoReturn:
@@ -458,8 +462,9 @@ def run_refresh(
 ) -> TableResult:
     """Start a refresh of a table, or of a partition. `time`: the scheduled time of a periodic refresh."""
     full_path, table, definition = find(session, path)
+    values = {name: literal(value) for name, value in partition.items()}
     if time is not None:
-        partition = _partition_at(session, full_path, table, definition, time)
+        values = _partition_at(table, definition, time)
     _check_partition(table, partition)
     if definition.refresh_mode == CONTINUOUS and definition.status == ACTIVATED and not table.schema.primary_key:
         raise UnsupportedError(
@@ -467,7 +472,7 @@ def run_refresh(
             "refresh has written already: SUSPEND it, or declare a PRIMARY KEY"
         )
     kind = "one_time" if time is None else "periodic"
-    where = refresh.partition_condition(partition)
+    where = refresh.partition_condition(values)
     client = refresh.start_batch(session, full_path, table, definition, kind, where, dynamic)
     if session.config.read(DML_SYNC):
         client.get_job_execution_result().result()

@@ -24,5 +24,6 @@ primary key, a full refresh runs before the job (`Definition.first`). If state i
 there stay as in Flink. If state is lost and rows cannot be replaced, the statement is refused, because rows of both
 queries would stand side by side.
 
-A change that fails is taken back: columns, definition and job are those of before, which goes on from its savepoint.
+The statements are in `penstock.sql.statements.materialized_tables`. A change that fails is taken back: columns,
+definition and job are those of before, which goes on from its savepoint.
 """
