@@ -88,9 +88,9 @@ class Shop:
         assert catalog is not None
         return Definition.read(catalog.get_table(ObjectPath("shop", name)))
 
-    def lose_job(self) -> None:
-        """End the job of the table as the death of its process does: without a savepoint."""
-        client = JOBS.find(self.definition().job_id)
+    def lose_job(self, definition: Definition | None = None) -> None:
+        """End the job of a table as the death of its process does: without a savepoint."""
+        client = JOBS.find((definition or self.definition()).job_id)
         assert client is not None
         client.cancel().result()
         client.get_job_execution_result().exception()

@@ -11,7 +11,9 @@ from tests.servers.waiting import await_true
 from tests.table.materialized.shop import COUNTS, Shop
 
 from penstock.base.errors import OperationError, UnsupportedError
+from penstock.sql.materialized_tables.definition import Definition
 from penstock.sql.statements.materialized_tables import run_refresh
+from penstock.table.catalog import ObjectPath
 
 
 @pytest.fixture
@@ -98,6 +100,36 @@ def test_an_append_only_table_goes_on_with_another_query(shop: Shop) -> None:
         shop.tables.execute_sql("ALTER MATERIALIZED TABLE m AS SELECT k, v, k AS s FROM others")
     shop.order([(2, 8)])
     await_true(lambda: len(written()) == 3, "the refused statement changes nothing")
+    shop.tables.execute_sql("DROP MATERIALIZED TABLE m")
+
+
+def test_a_change_whose_job_cannot_begin_is_taken_back(shop: Shop) -> None:
+    shop.order([(1, 1)])
+    create(shop, "FRESHNESS = INTERVAL '1' SECOND")
+    await_rows(shop, (1, 1))
+    shop.tables.get_config().set("pipeline.max-parallelism", "64")
+    with pytest.raises(OperationError, match=r"max parallelism 128.*so the table is suspended as it was"):
+        alter(shop, "SET FRESHNESS = INTERVAL '2' SECOND")
+    shop.tables.get_config().reset("pipeline.max-parallelism")
+    assert str(shop.definition().freshness) == "INTERVAL '1' SECOND"
+    shop.forget()
+    alter(shop, "RESUME")
+    shop.order([(1, 1)])
+    await_rows(shop, (1, 2))
+
+
+def test_rows_of_a_job_that_is_lost_without_checkpoints_are_not_written_twice(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    shop.tables.get_config().reset("execution.checkpointing.dir")
+    files = f"WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '{tmp_path}/out')"
+    shop.tables.execute_sql(
+        f"CREATE MATERIALIZED TABLE m {files} FRESHNESS = INTERVAL '1' SECOND AS SELECT k, v FROM orders"
+    )
+    catalog = shop.tables.get_catalog("default_catalog")
+    assert catalog is not None
+    shop.lose_job(Definition.read(catalog.get_table(ObjectPath("default_database", "m"))))
+    with pytest.raises(UnsupportedError, match="it is not known which rows it has written"):
+        shop.tables.execute_sql("ALTER MATERIALIZED TABLE m RESUME")
     shop.tables.execute_sql("DROP MATERIALIZED TABLE m")
 
 

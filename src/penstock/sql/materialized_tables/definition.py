@@ -122,6 +122,7 @@ class Definition:
         status: ACTIVATED or SUSPENDED.
         job_id: the last job that kept the table up to date.
         savepoint: the savepoint from which the next job starts.
+        checkpoints: the directory in which the last job keeps its checkpoints.
         name_suffix: tells the jobs of this table apart from those of an earlier one of its name.
         first: what the next job has to do first: REFRESH the rows, or EMPTY the table.
     """
@@ -134,6 +135,7 @@ class Definition:
     status: str = SUSPENDED
     job_id: str = ""
     savepoint: str = ""
+    checkpoints: str = ""
     name_suffix: str = ""
     first: str = ""
 
@@ -160,6 +162,7 @@ class Definition:
             "status": self.status,
             "job-id": self.job_id,
             "savepoint": self.savepoint,
+            "checkpoints": self.checkpoints,
             "name-suffix": self.name_suffix,
             "first": self.first,
         }

@@ -12,10 +12,21 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
+import fsspec
+
+from penstock.base.configuration import Configuration
 from penstock.base.errors import OperationError, PenstockError, UnsupportedError
 from penstock.base.job import JobStatus
-from penstock.base.options import CHECKPOINTING_DIR, RECOVERY_FROM_LATEST, RECOVERY_PATH, RUNTIME_MODE, SAVEPOINT_DIR
+from penstock.base.options import (
+    CHECKPOINTING_DIR,
+    RECOVERY_FROM_LATEST,
+    RECOVERY_PATH,
+    RUNTIME_MODE,
+    SAVEPOINT_DIR,
+    SIGNING_KEY,
+)
 from penstock.drivers.running_job import JobClient
+from penstock.runtime.checkpoint.restore import check_fit
 from penstock.runtime.graph import JobGraph
 from penstock.sql.catalogs.catalog import CatalogBaseTable
 from penstock.sql.catalogs.sinks import write_plan
@@ -26,6 +37,7 @@ from penstock.sql.materialized_tables.definition import BATCH, STREAMING, Defini
 from penstock.sql.parser import parse_statement, statements
 from penstock.sql.parser.unparse import format_path
 from penstock.sql.session.session import DML_SYNC, TableSession
+from penstock.storage.files import load_metadata, parse_signing_key
 
 Path = tuple[str, str, str]
 #: How often (s) the start of a job is looked at.
@@ -40,7 +52,7 @@ class RefreshJobs:
         self._clients: dict[str, JobClient] = {}
 
     def add(self, client: JobClient) -> str:
-        """Add a job, forget those that have ended, and return its id."""
+        """Add a job, forget jobs that have ended, and return its id."""
         with self._lock:
             self._clients = {
                 job_id: other for job_id, other in self._clients.items() if not other.get_job_execution_result().done()
@@ -169,22 +181,26 @@ def start_continuous(
 ) -> str:
     """Start the job that keeps a table up to date, and return its id when it runs.
 
-    It begins at the savepoint of the definition. `goes_on`: a job of this table may have ended without one, so the
-    newest checkpoint that it left counts, if there is a directory of checkpoints.
+    It begins at the savepoint of the definition. `goes_on`: the last job has ended without one, so it begins at the
+    newest checkpoint in the directory of that job, if there is one.
 
     Raises:
-        JobExecutionError: if it cannot begin.
+        CheckpointError: if the savepoint does not fit.
+        JobExecutionError: if the job cannot begin.
     """
     fork = session.fork()
     # The suffix keeps a table from going on with the checkpoints of an earlier one of its name.
     name = f"Materialized_table_{format_path(path)}_continuous_refresh_job_{definition.name_suffix}"
     for key, value in options_of_job(definition, name, session.config).items():
         fork.config.set(key, value)
+    write = plan_write(fork, path, table, definition, dynamic)
     if definition.savepoint:
+        _check_savepoint(fork, definition.savepoint, write)
         fork.config.set(RECOVERY_PATH.key(), definition.savepoint)
-    if goes_on and session.config.read(CHECKPOINTING_DIR) is not None:
+    if goes_on and definition.checkpoints:
+        fork.config.set(CHECKPOINTING_DIR.key(), definition.checkpoints)
         fork.config.set(RECOVERY_FROM_LATEST.key(), "true")
-    client = fork.write([plan_write(fork, path, table, definition, dynamic)]).get_job_client()
+    client = fork.write([write]).get_job_client()
     assert client is not None
     job_id = JOBS.add(client)
     while client.get_job_status().result() in (JobStatus.INITIALIZING, JobStatus.CREATED):
@@ -192,6 +208,14 @@ def start_continuous(
     if client.get_job_status().result() is JobStatus.FAILED:
         client.get_job_execution_result().result()
     return job_id
+
+
+def _check_savepoint(session: TableSession, savepoint: str, write: Write) -> None:
+    """Raise `CheckpointError` for a savepoint from which the job could not begin; the job would find out too late."""
+    configuration = Configuration.from_dict(session.config.to_map())
+    fs, directory = fsspec.core.url_to_fs(savepoint)
+    metadata = load_metadata(fs, directory, parse_signing_key(configuration.read(SIGNING_KEY)))
+    check_fit(metadata, session.plan([write]).job_graph, configuration)
 
 
 def start_batch(
@@ -219,7 +243,7 @@ def start_batch(
 
 
 def prepare_rows(session: TableSession, path: Path, table: CatalogBaseTable, definition: Definition) -> None:
-    """Do what has to be done before the first job of a definition: REFRESH the rows, or EMPTY the table."""
+    """REFRESH the rows or EMPTY the table before the first job, if the definition says so."""
     if definition.first:
         where = "FALSE" if definition.first == "EMPTY" else ""
         start_batch(session, path, table, definition, "one_time", where).get_job_execution_result().result()

@@ -69,7 +69,7 @@ class Cron:
 
 
 def _values(text: str, lowest: int, highest: int) -> frozenset[int]:
-    """Return the numbers of a field. Raises `ValueError` for what is none."""
+    """Return the numbers of a field. Raises `ValueError` for other text."""
     values: set[int] = set()
     for part in text.split(","):
         base, slash, step = part.partition("/")
@@ -120,7 +120,7 @@ class EmbeddedScheduler:
     def create(
         self, name: str, cron: Cron, refresh: Refresh, zone: datetime.tzinfo | None = None, is_due: bool = False
     ) -> None:
-        """Add a workflow. `zone`: where its times are; `is_due`: whether it runs at once, too.
+        """Add a workflow. `zone`: where its times are; `is_due`: whether it also runs at once.
 
         Raises:
             ValidationError: if there is one of its name.

@@ -346,7 +346,7 @@ class TableSession:
         self._anonymous = self._unnamed = 0
 
     def fork(self) -> TableSession:
-        """Return a session with the same catalogs and functions and a copy of the options, for a job behind this one.
+        """Return a session with the same catalogs and functions and a copy of the options, for a job of its own.
 
         Its current database changes on its own. Another thread may use it.
         """

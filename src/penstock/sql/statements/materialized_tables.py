@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn
 
 from penstock.base.errors import OperationError, PenstockError, UnsupportedError
 from penstock.base.job import JobStatus
-from penstock.base.options import EXECUTION_TARGET
+from penstock.base.options import CHECKPOINTING_DIR, EXECUTION_TARGET
 from penstock.sql.catalogs.catalog import CatalogBaseTable, ObjectPath
 from penstock.sql.catalogs.columns import UnresolvedColumn
 from penstock.sql.data.errors import ValidationError
@@ -45,7 +45,7 @@ _FORMATTER: Final = ".date-formatter"
 
 
 def find(session: TableSession, path: tuple[str, ...]) -> tuple[Path, CatalogBaseTable, Definition]:
-    """Return a materialized table with its definition. Raises `ValidationError` if it is none."""
+    """Return a materialized table with its definition. Raises `ValidationError` for other tables."""
     full_path, table = results.target(session, path)
     _require_materialized(full_path, table)
     return full_path, table, Definition.read(table)
@@ -111,7 +111,7 @@ def _create(session: TableSession, statement: statements.CreateMaterializedTable
 
 
 def _check_sink(session: TableSession, path: Path, table: CatalogBaseTable, definition: Definition) -> None:
-    """Raise unless the connector can do what the refresh mode needs. A table of a lake does not exist yet."""
+    """Raise unless the connector fits the refresh mode. A table of a lake does not exist yet."""
     staged = session.manager.catalog(path[0]).stage_table(ObjectPath(*path[1:]), table, False) or table
     write = refresh.plan_write(session, path, staged, definition)
     if definition.refresh_mode == FULL:
@@ -165,7 +165,9 @@ def _activate(
     refresh.prepare_rows(session, path, table, definition)
     definition = replace(definition, first="")
     job_id = refresh.start_continuous(session, path, table, definition, dynamic, goes_on)
-    _keep(session, path, replace(definition, status=ACTIVATED, job_id=job_id))
+    checkpoints = definition.checkpoints if goes_on else ""
+    checkpoints = checkpoints or session.config.read(CHECKPOINTING_DIR) or ""
+    _keep(session, path, replace(definition, status=ACTIVATED, job_id=job_id, checkpoints=checkpoints))
 
 
 def _schedule(
@@ -177,7 +179,7 @@ def _schedule(
 
 
 def periodic_refresh(session: TableSession, path: Path, dynamic: Mapping[str, str] | None = None) -> Refresh:
-    """Return what the scheduler calls: a refresh of the table as it then is, unless it is suspended."""
+    """Return the call of the scheduler: a refresh of the table as it then is, unless it is suspended."""
     fork = session.fork()
 
     def run(time: datetime.datetime) -> None:
@@ -236,6 +238,8 @@ def _resume(session: TableSession, path: Path, definition: Definition, dynamic: 
     is_full = definition.refresh_mode == FULL
     if is_active and (workflow_name(path) in SCHEDULER.names() if is_full else JOBS.runs(definition.job_id)):
         raise OperationError(_already(path, definition, "resumed"))
+    if is_active and not is_full:
+        definition = _without_position(session, path, definition)
     try:
         _activate(session, path, definition, dynamic, goes_on=is_active)
     except PenstockError as error:
@@ -244,6 +248,26 @@ def _resume(session: TableSession, path: Path, definition: Definition, dynamic: 
             error
         )
     return results.done()
+
+
+def _without_position(session: TableSession, path: Path, definition: Definition) -> Definition:
+    """Return the definition of a table whose job has ended without a savepoint.
+
+    Without checkpoints, nobody knows how far it came: by key, changes may be written again; other rows may not.
+
+    Raises:
+        UnsupportedError: if rows would be there twice.
+    """
+    table = find(session, path)[1]
+    if definition.checkpoints or table.schema.primary_key:
+        return definition
+    if not refresh.can_overwrite(session, refresh.plan_write(session, path, table, definition)):
+        raise UnsupportedError(
+            f"job {definition.job_id} of materialized table {format_path(path)} has ended without a savepoint, and "
+            f"kept no checkpoints in a directory ('{CHECKPOINTING_DIR.key()}'), so it is not known which rows it has "
+            "written: DROP the table, empty what is behind it, and CREATE it again"
+        )
+    return replace(definition, first="EMPTY", savepoint="")
 
 
 # --- ALTER -----------------------------------------------------------------------------------------------------------
@@ -319,13 +343,13 @@ def _alter_existing(
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """What a change of a table comes to.
+    """The effect of a change of a table.
 
     Attributes:
         table: the table with its new columns.
-        actions: those that add them.
+        actions: the actions that add these columns.
         keeps_state: whether the next job goes on with the state of the last one.
-        first: what it has to do first.
+        first: `Definition.first` of the changed table.
     """
 
     table: CatalogBaseTable
@@ -355,20 +379,27 @@ def _change(session: TableSession, path: Path, table: CatalogBaseTable, wanted: 
     try:
         _activate(session, path, changed)
     except PenstockError as error:
-        dropped = [
-            AlterAction("DROP COLUMN", names=(action.column.path,)) for action in change.actions if action.column
-        ]
-        _keep(session, path, stopped, table, tuple(dropped))
-        _activate(session, path, stopped)
+        outcome = _take_back(session, path, table, stopped, change)
         raise OperationError(
-            f"Failed to start the continuous refresh job using new query {wanted.query} when altering materialized "
-            f"table {format_path(path)} select query: {error}. The table goes on as before"
+            f"Failed to start the refresh of materialized table {format_path(path)} after the change: {error}. "
+            f"{outcome}"
         ) from error
     return results.done()
 
 
+def _take_back(session: TableSession, path: Path, table: CatalogBaseTable, stopped: Definition, change: _Change) -> str:
+    """Give a table its former columns and definition, start its refresh, and return what became of it."""
+    dropped = [AlterAction("DROP COLUMN", names=(action.column.path,)) for action in change.actions if action.column]
+    _keep(session, path, replace(stopped, status=SUSPENDED), table, tuple(dropped))
+    try:
+        _activate(session, path, stopped)
+    except PenstockError as error:
+        return f"Its former refresh does not start either, so the table is suspended as it was: {error}"
+    return "The table goes on as before"
+
+
 def _next_suffix(definition: Definition) -> str:
-    """Return the suffix of jobs that begin anew, and so must not go on with checkpoints of the ones before."""
+    """Return another suffix, for jobs that must not go on with the checkpoints of earlier ones."""
     base, _, number = definition.name_suffix.partition("_")
     return f"{base}_{int(number or 0) + 1}"
 
@@ -376,7 +407,7 @@ def _next_suffix(definition: Definition) -> str:
 def _plan_change(
     session: TableSession, path: Path, table: CatalogBaseTable, definition: Definition, wanted: Definition
 ) -> _Change:
-    """Return what a change comes to. Raises if the table or its connector does not allow it."""
+    """Return the effect of a change. Raises if the table or its connector does not allow it."""
     has_other_query = (wanted.query, wanted.namespace) != (definition.query, definition.namespace)
     added = _added_columns(table, refresh.plan_query(session, wanted)) if has_other_query else ()
     schema = replace(table.schema, columns=(*table.schema.columns, *(_unresolved(column) for column in added)))
