@@ -13,6 +13,7 @@ from tests.servers.waiting import await_true
 from penstock.base.errors import PenstockError, UnsupportedError
 from penstock.sql.catalogs.catalog import CatalogBaseTable
 from penstock.sql.catalogs.columns import Schema
+from penstock.sql.connectors.built_in import built_in
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.materialized_tables.definition import Definition, Freshness, define
 from penstock.sql.materialized_tables.scheduler import Cron, EmbeddedScheduler
@@ -164,6 +165,24 @@ def test_a_deleted_workflow_has_ended_its_refresh() -> None:
     may_end.set()
     deletion.join()
     assert ended == [True]
+
+
+@pytest.mark.parametrize(
+    ("options", "up_to_now"),
+    [
+        ({"connector": "filesystem", "source.monitor-interval": "1 s", "path": "x"}, {"path": "x"}),
+        ({"connector": "kafka"}, {"scan.bounded.mode": "latest-offset"}),
+        ({"connector": "kafka", "scan.bounded.mode": "timestamp"}, {"scan.bounded.mode": "timestamp"}),
+        ({"connector": "iceberg", "streaming": "true", "branch": "b"}, {"branch": "b"}),
+        ({"connector": "delta", "mode": "streaming", "table-path": "x"}, {"table-path": "x"}),
+        ({"connector": "datagen", "number-of-rows": "1"}, {"number-of-rows": "1"}),
+        ({"connector": "nosuch", "x": "y"}, {"x": "y"}),
+    ],
+)
+def test_a_full_refresh_reads_tables_up_to_their_present_end(
+    options: dict[str, str], up_to_now: dict[str, str]
+) -> None:
+    assert built_in().options_up_to_now(options) == {"connector": options["connector"], **up_to_now}
 
 
 @pytest.fixture(scope="module")
