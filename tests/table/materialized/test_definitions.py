@@ -5,14 +5,16 @@ from __future__ import annotations
 import datetime
 import random
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.servers.waiting import await_true
 
 from penstock.base.errors import PenstockError, UnsupportedError
-from penstock.sql.catalogs.catalog import CatalogBaseTable
+from penstock.sql.catalogs.catalog import Catalog, CatalogBaseTable, ObjectPath
 from penstock.sql.catalogs.columns import Schema
+from penstock.sql.catalogs.file_catalog import build_catalog_table, table_document
 from penstock.sql.connectors.built_in import built_in
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.materialized_tables.definition import Definition, Freshness, define
@@ -86,6 +88,26 @@ def test_a_definition_is_options_that_read_back() -> None:
     assert table.is_materialized
     assert Definition.read(table) == definition
     assert table.options_for_connector() == table.get_options() == {"connector": "x"}
+
+
+def test_a_catalog_of_files_keeps_a_definition() -> None:
+    definition = defined("FRESHNESS = INTERVAL '5' MINUTE")
+    table = definition.written(CatalogBaseTable(Schema(), {"connector": "x"}))
+    assert Definition.read(build_catalog_table(table_document(table))) == definition
+
+
+class Forgetful(Catalog):
+    """A catalog that keeps no options, as that of a database."""
+
+    def create_table(self, table_path: ObjectPath, table: CatalogBaseTable, ignore_if_exists: bool = False) -> None:
+        super().create_table(table_path, replace(table, options={}, connector_options=table.get_options()))
+
+
+def test_a_catalog_without_options_has_no_materialized_tables(tables: TableEnvironment) -> None:
+    tables.register_catalog("forgetful", catalog := Forgetful("forgetful", "d"))
+    with pytest.raises(UnsupportedError, match="catalog forgetful keeps no options of tables"):
+        tables.execute_sql(f"CREATE MATERIALIZED TABLE forgetful.d.n {FILES} AS SELECT k, v FROM src")
+    assert catalog.list_tables("d") == []
 
 
 @pytest.mark.parametrize(

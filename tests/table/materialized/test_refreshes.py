@@ -96,7 +96,9 @@ def test_an_append_only_table_goes_on_with_another_query(shop: Shop) -> None:
     shop.order([(1, 6), (2, 7)])
     await_true(lambda: written() == ['{"k":1,"v":5}', '{"k":2,"v":7,"s":9}'], "the second row")
     shop.tables.execute_sql("CREATE TABLE others LIKE orders")
-    with pytest.raises(UnsupportedError, match="cannot go on with the state of materialized table"):
+    with pytest.raises(
+        UnsupportedError, match="the steps of the new query are others, so no job can go on with the state"
+    ):
         shop.tables.execute_sql("ALTER MATERIALIZED TABLE m AS SELECT k, v, k AS s FROM others")
     shop.order([(2, 8)])
     await_true(lambda: len(written()) == 3, "the refused statement changes nothing")
@@ -160,6 +162,16 @@ def test_full_refreshes_replace_the_rows(shop: Shop) -> None:
     run_refresh(shop.tables._session, ("lake", "shop", "days"), {}, time=time)
     assert shop.rows(days) == [("2024-01-02", 3)]
     shop.tables.execute_sql("DROP MATERIALIZED TABLE lake.shop.days")
+
+    shop.tables.execute_sql("CREATE TABLE same_orders LIKE orders")
+    shop.tables.execute_sql(
+        "CREATE MATERIALIZED TABLE lake.shop.appended FRESHNESS = INTERVAL '1' SECOND AS SELECT k FROM orders"
+    )
+    appended = "SELECT k FROM lake.shop.appended"
+    await_true(lambda: len(shop.rows(appended)) == 5, "all orders")
+    shop.tables.execute_sql("ALTER MATERIALIZED TABLE lake.shop.appended AS SELECT k FROM same_orders WHERE k > 1")
+    await_true(lambda: shop.rows(appended) == [(2,), (2,)], "the table is emptied, and the job begins with its sources")
+    shop.tables.execute_sql("DROP MATERIALIZED TABLE lake.shop.appended")
 
     create(shop, "FRESHNESS = INTERVAL '1' SECOND")
     await_rows(shop, (1, 3), (2, 2))

@@ -243,10 +243,9 @@ def start_batch(
 
 
 def prepare_rows(session: TableSession, path: Path, table: CatalogBaseTable, definition: Definition) -> None:
-    """REFRESH the rows or EMPTY the table before the first job, if the definition says so."""
-    if definition.first:
-        where = "FALSE" if definition.first == "EMPTY" else ""
-        start_batch(session, path, table, definition, "one_time", where).get_job_execution_result().result()
+    """REFRESH the rows or EMPTY the table before the first job, as the definition says."""
+    where = "FALSE" if definition.first == "EMPTY" else ""
+    start_batch(session, path, table, definition, "one_time", where).get_job_execution_result().result()
 
 
 def stop(session: TableSession, path: Path, definition: Definition) -> str:

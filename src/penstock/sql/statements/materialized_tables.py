@@ -103,11 +103,22 @@ def _create(session: TableSession, statement: statements.CreateMaterializedTable
     _check_sink(session, path, table, definition)
     session.manager.create(path, definition.written(table), False)
     try:
+        _require_kept(session, path)
         _activate(session, path, definition)
     except BaseException:
         session.manager.drop(path, False, False, True)
         raise
     return results.done()
+
+
+def _require_kept(session: TableSession, path: Path) -> None:
+    """Raise `UnsupportedError` if the catalog has not kept the definition of a new table."""
+    kept = session.manager.catalog(path[0]).get_table(ObjectPath(*path[1:]))
+    if not kept.is_materialized:
+        raise UnsupportedError(
+            f"catalog {path[0]} keeps no options of tables, so it cannot have the materialized table {path[2]}: make "
+            "it in a catalog of type 'file', 'iceberg' or 'delta', or in one in memory"
+        )
 
 
 def _check_sink(session: TableSession, path: Path, table: CatalogBaseTable, definition: Definition) -> None:
@@ -162,8 +173,10 @@ def _activate(
         _keep(session, path, started)
         _schedule(session, path, started, dynamic)
         return
-    refresh.prepare_rows(session, path, table, definition)
-    definition = replace(definition, first="")
+    if definition.first:
+        refresh.prepare_rows(session, path, table, definition)
+        definition = replace(definition, first="")
+        _keep(session, path, definition)
     job_id = refresh.start_continuous(session, path, table, definition, dynamic, goes_on)
     checkpoints = definition.checkpoints if goes_on else ""
     checkpoints = checkpoints or session.config.read(CHECKPOINTING_DIR) or ""
@@ -389,6 +402,12 @@ def _change(session: TableSession, path: Path, table: CatalogBaseTable, wanted: 
 
 def _take_back(session: TableSession, path: Path, table: CatalogBaseTable, stopped: Definition, change: _Change) -> str:
     """Give a table its former columns and definition, start its refresh, and return what became of it."""
+    failed = find(session, path)[2]
+    has_replaced_rows = change.first != failed.first
+    if has_replaced_rows and table.schema.primary_key:
+        stopped = replace(stopped, first="REFRESH")
+    elif has_replaced_rows:  # the rows are gone, so the job has to write all of them again
+        stopped = replace(stopped, first="EMPTY", savepoint="", name_suffix=_next_suffix(failed))
     dropped = [AlterAction("DROP COLUMN", names=(action.column.path,)) for action in change.actions if action.column]
     _keep(session, path, replace(stopped, status=SUSPENDED), table, tuple(dropped))
     try:
@@ -431,7 +450,8 @@ def _plan_change(
         is_refreshed = has_other_query and has_key and replaces
         return _Change(altered, actions, True, "REFRESH" if is_refreshed else definition.first)
     if not replaces:
-        _refuse_losing_state(path, write)
+        has_ended = _has_finished(definition)
+        _refuse_losing_state(path, write, "its job has ended" if has_ended else "the steps of the new query are others")
     return _Change(altered, actions, False, first)
 
 
@@ -446,11 +466,11 @@ def _has_finished(definition: Definition) -> bool:
     return client is not None and client.get_job_status().result() is JobStatus.FINISHED
 
 
-def _refuse_losing_state(path: Path, write: Write) -> NoReturn:
+def _refuse_losing_state(path: Path, write: Write, why: str) -> NoReturn:
     connector = dict(write.options).get("connector", "")
     raise UnsupportedError(
-        f"the steps of the new query are others, so its job cannot go on with the state of materialized table "
-        f"{format_path(path)}, and connector '{connector}' cannot replace the rows that are there: they would stay "
+        f"{why}, so no job can go on with the state of materialized table {format_path(path)}, and "
+        f"connector '{connector}' cannot replace the rows that are there: they would stay "
         "beside the new ones. DROP the table, empty what is behind it, and CREATE it again; or change only what does "
         "not change the state, such as the SELECT list over an aggregation"
     )
