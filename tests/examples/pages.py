@@ -116,6 +116,7 @@ PAGES: dict[str, Page] = {
     ),
     "docs/async.md": Page(None),
     "docs/sql.md": Page(),
+    "docs/materialized-tables.md": Page(targets=("local",)),
     "docs/models.md": Page(),
     "docs/process-table-functions.md": Page(),
     "docs/python-functions.md": Page(),

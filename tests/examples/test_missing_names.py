@@ -140,7 +140,6 @@ REFUSED: dict[str, Callable[[], object]] = {
 STATEMENTS = {
     "COMPILE PLAN": "COMPILE PLAN '/tmp/plan' FOR INSERT INTO t SELECT 1",
     "EXECUTE PLAN": "EXECUTE PLAN '/tmp/plan'",
-    "CREATE MATERIALIZED TABLE": "CREATE MATERIALIZED TABLE m AS SELECT 1 AS a",
     "LOAD MODULE": "LOAD MODULE hive",
     "ADD JAR": "ADD JAR 'functions.jar'",
     "DELETE": "DELETE FROM t WHERE a = 1",

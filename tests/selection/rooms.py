@@ -92,6 +92,8 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     f"{_SQL}models/": ("tests/table/models/",),
     f"{_SQL}optimizer/": ("tests/table/streaming/", "tests/simulation/sql/"),
     f"{_SQL}spark/": ("tests/table/batch/",),
+    f"{_SQL}materialized_tables/": ("tests/table/materialized/",),
+    f"{_SQL}statements/materialized_tables.py": ("tests/table/materialized/",),
     f"{_SQL}stream/": ("tests/table/streaming/", "tests/simulation/sql/"),
     f"{_SQL}stream/models/": ("tests/table/models/",),
     f"{_SQL}tables/": ("tests/table/connectors/",),

@@ -1,4 +1,7 @@
-"""The options of the SQL gateway, under Flink's keys. Who may access it, and TLS, are options of the REST API."""
+"""The options of the SQL gateway and of materialized tables, under Flink's keys.
+
+Who may access the gateway, and TLS, are options of the REST API.
+"""
 
 from penstock.base import config_options as values
 
@@ -43,4 +46,33 @@ GATEWAY_TRUE_INSTANTS = values.option(
     False,
     "Whether the SQL gateway sends the true instant of a TIMESTAMP_LTZ in JSON. If false, it sends the clock of the "
     "session's time zone followed by Z, as Flink does, which Flink's clients expect.",
+)
+
+# Materialized tables -------------------------------------------------------------------------------------------------
+
+FRESHNESS_THRESHOLD_MS = values.option(
+    "materialized-table.refresh-mode.freshness-threshold",
+    values.POSITIVE_TIME_MS,
+    1_800_000,
+    "From this FRESHNESS on a materialized table without REFRESH_MODE is refreshed as a whole by the scheduler (FULL); "
+    "below it a job keeps it up to date (CONTINUOUS).",
+)
+MICRO_BATCH_THRESHOLD_MS = values.option(
+    "penstock.materialized-table.micro-batch-threshold",
+    values.POSITIVE_TIME_MS,
+    60_000,
+    "From this FRESHNESS on the job of a CONTINUOUS materialized table runs in MICRO_BATCH, an epoch per FRESHNESS; "
+    "below it the job is a stream with a checkpoint per FRESHNESS.",
+)
+DEFAULT_FRESHNESS_CONTINUOUS_MS = values.option(
+    "materialized-table.default-freshness.continuous",
+    values.POSITIVE_TIME_MS,
+    180_000,
+    "The FRESHNESS of a materialized table that declares none, unless its REFRESH_MODE is FULL.",
+)
+DEFAULT_FRESHNESS_FULL_MS = values.option(
+    "materialized-table.default-freshness.full",
+    values.POSITIVE_TIME_MS,
+    3_600_000,
+    "The FRESHNESS of a materialized table with REFRESH_MODE = FULL that declares none.",
 )

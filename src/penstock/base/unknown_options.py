@@ -61,12 +61,10 @@ TABLE_OPTIONS: Final = frozenset(
 #: options of Flink 2.3 that have no effect here
 FLINK_TABLE_OPTIONS: Final = frozenset(
     {
+        "materialized-table.default-start-mode",
         "table.catalog-modification.listeners",
         "table.catalog-store.kind",
         "table.column-expansion-strategy",
-        "table.default-freshness.continuous",
-        "table.default-freshness.full",
-        "table.default-start-mode",
         "table.dynamic-table-options.enabled",
         "table.exec.async-state.enabled",
         "table.exec.async-table.max-concurrent-operations",
@@ -160,6 +158,7 @@ _PREFIXES: Final = (
     "high-availability",
     "jobmanager.",
     "jobstore.",
+    "materialized-table.",
     "metrics.",
     "parallelism.",
     "penstock.",

@@ -62,6 +62,12 @@ class Executor(Protocol):
     ) -> Job:
         """Start one job that writes to all these tables."""
 
+    def check_overwrites(self, plan: Write) -> None:
+        """Raise `UnsupportedError` unless a batch job may replace the contents of the table."""
+
+    def options_up_to_now(self, options: Mapping[str, str]) -> dict[str, str]:
+        """Return the options with which a table is read up to its present end, if its connector can do so."""
+
     def collect(self, plan: Node, options: Mapping[str, str], session: Session) -> CollectingJob:
         """Start a job that sends the rows of a plan to the client."""
 

@@ -72,6 +72,14 @@ class ExecutorOfMode:
         """Start one job that writes to all these tables."""
         return self._select_executor(options).write(plans, options, session, name)
 
+    def check_overwrites(self, plan: Write) -> None:
+        """Raise `UnsupportedError` unless a batch job may replace the contents of the table."""
+        self._streams.check_overwrites(plan)
+
+    def options_up_to_now(self, options: Mapping[str, str]) -> dict[str, str]:
+        """Return the options with which a table is read up to its present end, if its connector can do so."""
+        return self._connectors.options_up_to_now(options)
+
     def collect(self, plan: Node, options: Mapping[str, str], session: Session) -> CollectingJob:
         """Start a job that sends the rows of a plan to the client."""
         return self._select_executor(options).collect(plan, options, session)

@@ -15,7 +15,7 @@ from penstock.base.configuration import Configuration
 from penstock.cli.gateway.engine import Gateway, gateway_settings
 from penstock.server.dispatcher import Dispatcher
 from penstock.server.gateway.routes import gateway_application
-from penstock.server.gateway.sessions import GatewayError, Result, RowFormat, Sessions, SessionSettings
+from penstock.server.gateway.sessions import GatewayError, Result, RowFormat, Sessions, SessionSettings, TableRefresh
 from penstock.server.rest.calls.context import RestContext
 from penstock.server.rest.server import RestServer
 
@@ -70,6 +70,10 @@ class ScriptedEngine:
     def _close(self, statement: str, ended: threading.Event) -> None:
         self.closed.append(statement)
         ended.set()
+
+    def refresh(self, request: TableRefresh) -> Result:
+        self.ran.append((f"refresh {request.identifier} {request.schedule_time}", dict(request.partition)))
+        return Result("[1]", _render, iter([("+I", ("a job",))]))
 
     def configure(self, statement: str) -> None:
         if statement == "fail":

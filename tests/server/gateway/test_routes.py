@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from penstock.base.errors import ConfigurationError
 from penstock.cli.gateway.engine import gateway_settings
 from penstock.server.gateway.routes import TABLE, VERSIONS
 from penstock.server.rest.application import parse_host
+from penstock.sql.data.errors import ValidationError
 
 REST = "org.apache.flink.runtime.rest.handler.RestHandlerException"
 API = "org.apache.flink.table.gateway.api.utils.SqlGatewayException"
@@ -220,7 +222,6 @@ def test_what_penstock_lacks_is_an_error_and_no_success() -> None:
         for method, path, body in (
             ("POST", f"{v4}/scripts", {}),
             ("POST", f"{v4}/scripts", {"script": "SELECT 1;", "scriptUri": "file:///x.sql"}),
-            ("POST", f"{v3}/materialized-tables/t/refresh", {"isPeriodic": False}),
             ("POST", "/v3/workflow/embedded-scheduler/create", {}),
             ("POST", "/v3/workflow/embedded-scheduler/suspend", {}),
             ("POST", "/v3/workflow/embedded-scheduler/resume", {}),
@@ -228,6 +229,63 @@ def test_what_penstock_lacks_is_an_error_and_no_success() -> None:
         ):
             assert client.ask(method, path, body)[0] == 500, path
         assert client.ask("POST", f"{v3}/materialized-tables/t/refresh", {})[0] == 400
+
+
+def test_the_refresh_of_a_materialized_table_is_an_operation() -> None:
+    sessions, engines = scripted()
+    with serving(sessions) as client:
+        session = client.open("v3")
+        body = {"isPeriodic": False, "staticPartitions": {"day": "2024-01-01"}}
+        submitted = client.json("POST", f"{session}/materialized-tables/c.d.t/refresh", body)
+        page = client.json("GET", f"{session}/operations/{submitted['operationHandle']}/result/0")
+        assert page["results"]["data"] == [{"kind": "INSERT", "fields": ["a job"]}]
+    assert engines[0].ran == [("refresh c.d.t None", {"day": "2024-01-01"})]
+
+
+class Scheduled:
+    """Workflows that a test looks at."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, ...]] = []
+
+    def create(self, identifier: str, cron: str, options: Mapping[str, str]) -> tuple[str, str]:
+        self.calls.append(("create", identifier, cron, *options))
+        return f"quartz_job_{identifier}", "default_group"
+
+    def suspend(self, name: str) -> None:
+        raise ValidationError(f"Failed to suspend a non-existent quartz schedule job: default_group.{name}.")
+
+    def resume(self, name: str) -> None:
+        self.calls.append(("resume", name))
+
+    def delete(self, name: str) -> None:
+        self.calls.append(("delete", name))
+
+
+def test_the_embedded_scheduler_has_flinks_paths_and_errors() -> None:
+    sessions, _ = scripted()
+    sessions.workflows = scheduled = Scheduled()
+    base = "/v3/workflow/embedded-scheduler"
+    with serving(sessions) as client:
+        body = {"materializedTableIdentifier": "`c`.`d`.`t`", "cronExpression": "0 0 0 * * ? *", "initConfig": {"a": 1}}
+        name = {"workflowName": "quartz_job_`c`.`d`.`t`", "workflowGroup": "default_group"}
+        assert client.json("POST", f"{base}/create", body) == name
+        assert client.json("POST", f"{base}/resume", {**name, "dynamicOptions": {"a": "b"}}) == {}
+        assert client.json("DELETE", f"{base}/delete", name) == {}
+        for path, sent, message in (
+            ("suspend", {"workflowName": "nosuch"}, "Failed to suspend a non-existent quartz schedule job"),
+            ("suspend", {}, "Name cannot be null."),
+            ("create", {}, "cronExpression cannot be null"),
+        ):
+            code, text = client.ask("POST", f"{base}/{path}", sent)
+            assert code == 500
+            assert message in text
+            assert "Caused by: org.apache.flink.table.gateway.workflow.scheduler.SchedulerException" in text
+    assert scheduled.calls == [
+        ("create", "`c`.`d`.`t`", "0 0 0 * * ? *", "a"),
+        ("resume", name["workflowName"]),
+        ("delete", name["workflowName"]),
+    ]
 
 
 OPERATOR, READER = {"authorization": "Bearer operators"}, {"authorization": "Bearer readers"}

@@ -13,6 +13,7 @@ are cancelled with it.
 
 from __future__ import annotations
 
+import datetime
 import logging
 import os
 import signal
@@ -24,6 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from concurrent.futures import wait
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 import fsspec
@@ -42,15 +44,18 @@ from penstock.drivers.running_job import JobClient
 from penstock.server.attachment import dispatcher, prepare
 from penstock.server.dispatcher import DispatchedJob, Dispatcher
 from penstock.server.gateway.routes import gateway_application
-from penstock.server.gateway.sessions import GatewayError, Result, Sessions, SessionSettings
+from penstock.server.gateway.sessions import GatewayError, Result, Sessions, SessionSettings, TableRefresh
 from penstock.server.rest.calls.context import RestContext, RestSettings
 from penstock.server.rest.server import RestServer
 from penstock.sql.data.errors import TableRuntimeError, ValidationError
 from penstock.sql.data.types import DataType, LocalZonedTimestampType
-from penstock.sql.parser import SqlParserError, parse_statement, statements
+from penstock.sql.materialized_tables.scheduler import GROUP, SCHEDULER, Cron, Refresh
+from penstock.sql.parser import SqlParserError, parse_path, parse_statement, statements
+from penstock.sql.parser.unparse import format_path
 from penstock.sql.session.result import ResultKind, TableResult
 from penstock.sql.session.session import DML_SYNC, parse_zone
 from penstock.sql.statements.insert import STRING
+from penstock.sql.statements.materialized_tables import find_refresh, run_refresh
 from penstock.table import EnvironmentSettings, TableEnvironment
 
 _log = logging.getLogger("penstock.gateway")
@@ -212,6 +217,21 @@ class TableEngine:
         writer = RowWriter(_JOB_COLUMNS, _JOB_TYPES, self._zone(), self._config.read(known.GATEWAY_TRUE_INSTANTS))
         return Result(columns_json(_JOB_COLUMNS, _JOB_TYPES), writer, iter([("+I", row) for row in rows]))
 
+    def refresh(self, request: TableRefresh) -> Result:
+        """See `Engine`."""
+        time = None
+        if request.is_periodic:
+            time = _parse_schedule_time(request.schedule_time, request.identifier, self._zone())
+        path = parse_path(request.identifier)
+        with self._options_of_statement(request.options):
+            result = run_refresh(self._tables._session, path, request.partition, request.dynamic_options, time)
+            return self._result(result, False, None)
+
+    def find_refresh(self, path: tuple[str, ...], options: Mapping[str, str]) -> tuple[str, Refresh] | None:
+        """Return the workflow of a materialized table and its refresh, if the session has the table."""
+        with self._options_of_statement(options):
+            return find_refresh(self._tables._session, path)
+
     def configure(self, statement: str) -> None:
         """See `Engine`."""
         text = _only_statement(statement)
@@ -280,6 +300,50 @@ class TableEngine:
 
     def close(self) -> None:
         """See `Engine`. The jobs of INSERTs go on."""
+
+
+def _parse_schedule_time(text: str | None, identifier: str, zone: datetime.tzinfo) -> datetime.datetime:
+    if text is None:
+        raise ValidationError(
+            "The scheduler time must not be null during the periodic refresh of the materialized table "
+            f"{format_path(parse_path(identifier))}."
+        )
+    try:
+        return datetime.datetime.strptime(text, "%Y-%m-%d %H:%M:%S").replace(tzinfo=zone)
+    except ValueError as error:
+        raise ValidationError(f"scheduleTime has the form yyyy-MM-dd HH:mm:ss, and is not {text!r}") from error
+
+
+class EmbeddedWorkflows:
+    """See `Workflows`. A workflow refreshes a table that a session of the gateway has."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def create(self, identifier: str, cron: str, options: Mapping[str, str]) -> tuple[str, str]:
+        """See `Workflows`."""
+        path, times = parse_path(identifier), Cron(cron)
+        for session in self._sessions.list():
+            engine = session.engine
+            if isinstance(engine, TableEngine) and (found := session.call(partial(engine.find_refresh, path, options))):
+                SCHEDULER.create(found[0], times, found[1])
+                return found[0], GROUP
+        raise ValidationError(
+            f"no open session of the gateway has a materialized table {format_path(path)}: open one, and create its "
+            "catalog there"
+        )
+
+    def suspend(self, name: str) -> None:
+        """See `Workflows`."""
+        SCHEDULER.suspend(name)
+
+    def resume(self, name: str) -> None:
+        """See `Workflows`."""
+        SCHEDULER.resume(name)
+
+    def delete(self, name: str) -> None:
+        """See `Workflows`."""
+        SCHEDULER.delete(name)
 
 
 def _watch(name: str, process: subprocess.Popen[bytes]) -> None:
@@ -359,6 +423,7 @@ class Gateway:
         read = configuration.read
         bounds = SessionSettings(read(known.GATEWAY_SESSIONS_MAX), read(known.GATEWAY_IDLE_TIMEOUT_MS) / 1000)
         self.sessions = Sessions(lambda options: TableEngine(configuration, options, jobs), bounds)
+        self.sessions.workflows = EmbeddedWorkflows(self.sessions)
         context = RestContext(jobs, configuration)
         settings = gateway_settings(configuration)
         self.server = RestServer(context, settings, gateway_application(self.sessions), "SQL gateway")

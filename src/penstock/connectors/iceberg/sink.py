@@ -104,6 +104,7 @@ class AppendWriter(_Writer):
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
         self._files: list[StoredFile] = []
+        self._replaces_all = False
 
     def add(self, columns: pa.RecordBatch, kinds: bytes | None) -> None:
         """See `_Writer`."""
@@ -127,13 +128,14 @@ class AppendWriter(_Writer):
             self._files += map(stored, self._writing.write(self.conformed(batches)))
 
     def flush(self, end_of_input: bool) -> None:
-        """See `SinkWriter`."""
+        """See `SinkWriter`. Without any row, a batch that replaces all rows leaves an unpartitioned table empty."""
         self._write()
+        self._replaces_all = end_of_input and self.settings.overwrites and self.table.spec().is_unpartitioned()
 
     def prepare_commit(self) -> list[Staged]:
         """See `SinkWriter`."""
         self._write()
-        if not self._files:
+        if not self._files and not self._replaces_all:
             return []
         files, self._files = self._files, []
         return [StagedFiles(self.naming.next(), self.table.metadata.default_spec_id, tuple(files))]

@@ -23,7 +23,8 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.routing import Route as StarletteRoute
 
-from penstock.base.errors import WrongValueError
+from penstock.base.errors import PenstockError, WrongValueError
+from penstock.base.secrets import hide
 from penstock.server.gateway.sessions import (
     GatewayError,
     GatewaySession,
@@ -32,6 +33,8 @@ from penstock.server.gateway.sessions import (
     Result,
     RowFormat,
     Sessions,
+    TableRefresh,
+    Workflows,
     api_error,
     parse_handle,
 )
@@ -50,6 +53,7 @@ _REST: Final = "org.apache.flink.runtime.rest.handler.RestHandlerException"
 _REQUEST: Final = "org.apache.flink.runtime.rest.handler.HandlerRequestException"
 _NUMBER: Final = re.compile("[+-]?[0-9]{1,19}")
 _UNSUPPORTED: Final = "java.lang.UnsupportedOperationException"
+_SCHEDULER: Final = "org.apache.flink.table.gateway.workflow.scheduler.SchedulerException"
 
 
 class Failure(Exception):
@@ -112,6 +116,23 @@ class RefreshBody(msgspec.Struct):
     """The body of POST …/materialized-tables/{identifier}/refresh."""
 
     isPeriodic: bool
+    scheduleTime: str | None = None
+    dynamicOptions: dict[str, str] | None = None
+    staticPartitions: dict[str, str] | None = None
+    executionConfig: dict[str, str | int | float | bool] | None = None
+
+
+class WorkflowBody(msgspec.Struct):
+    """The body of the paths of the embedded scheduler; each needs some of the fields."""
+
+    workflowName: str | None = None
+    workflowGroup: str | None = None
+    dynamicOptions: dict[str, str] | None = None
+    materializedTableIdentifier: str | None = None
+    cronExpression: str | None = None
+    initConfig: dict[str, str | int | float | bool] | None = None
+    executionConfig: dict[str, str | int | float | bool] | None = None
+    restEndpointUrl: str | None = None
 
 
 #: The names that Flink's messages give to the bodies.
@@ -121,6 +142,7 @@ _BODIES: Final[dict[type[msgspec.Struct], str]] = {
     CompletionBody: "CompleteStatementRequestBody",
     ScriptBody: "DeployScriptRequestBody",
     RefreshBody: "RefreshMaterializedTableRequestBody",
+    WorkflowBody: "EmbeddedSchedulerWorkflowRequestBody",
 }
 
 
@@ -289,26 +311,72 @@ class GatewayRoutes:
         with _failing(doing):
             return {"clusterID": session.call(lambda: engine.deploy(body.script, body.scriptUri, options))}
 
-    # --- what Penstock does not have ---------------------------------------------------------------------------------
+    # --- materialized tables ------------------------------------------------------------------------------------------
 
     def refresh(self, call: Call) -> Any:
-        """Refuse to refresh a materialized table: there are none."""
-        _read_body(call, RefreshBody)
-        self._session(call, "Failed to refresh MaterializedTable.", is_long=True)
-        raise _unsupported(
-            "Failed to refresh MaterializedTable.",
-            f"There is no materialized table {call.path['identifier'][:200]}: Penstock has no materialized tables. Use "
-            "a view, or CREATE TABLE AS.",
+        """Submit the refresh of a materialized table. Its errors come with its result."""
+        doing = "Failed to refresh MaterializedTable."
+        body: RefreshBody = _read_body(call, RefreshBody)
+        session = self._session(call, doing, is_long=True)
+        request = TableRefresh(
+            call.path["identifier"],
+            body.isPeriodic,
+            body.scheduleTime,
+            body.staticPartitions or {},
+            body.dynamicOptions or {},
+            _texts(body.executionConfig),
         )
+        with _failing(doing):
+            return {"operationHandle": session.submit_refresh(request)}
 
-    def schedule(self, call: Call) -> Any:
-        """Refuse the embedded scheduler, which refreshes materialized tables."""
-        message = "Penstock has no materialized tables, so there is no scheduler that refreshes them."
-        raise Failure(500, GatewayError((_REST, message), (_UNSUPPORTED, message)))
+    def create_workflow(self, call: Call) -> Any:
+        """Let the embedded scheduler refresh a table."""
+        body: WorkflowBody = _read_body(call, WorkflowBody)
+        identifier, cron = body.materializedTableIdentifier, body.cronExpression
+        if cron is None or identifier is None:
+            raise _of_scheduler(f"{'cronExpression' if cron is None else 'materializedTableIdentifier'} cannot be null")
+        options = _texts(body.initConfig) | _texts(body.executionConfig)
+        with _scheduling():
+            name, group = self._workflows().create(identifier, cron, options)
+        return {"workflowName": name, "workflowGroup": group}
+
+    def suspend_workflow(self, call: Call) -> Any:
+        """Let a workflow run no more."""
+        return self._change_workflow(call, lambda workflows, name: workflows.suspend(name))
+
+    def resume_workflow(self, call: Call) -> Any:
+        """Let a workflow run again."""
+        return self._change_workflow(call, lambda workflows, name: workflows.resume(name))
+
+    def delete_workflow(self, call: Call) -> Any:
+        """Remove a workflow."""
+        return self._change_workflow(call, lambda workflows, name: workflows.delete(name))
+
+    def _change_workflow(self, call: Call, change: Callable[[Workflows, str], None]) -> Any:
+        body: WorkflowBody = _read_body(call, WorkflowBody)
+        if body.workflowName is None:
+            raise _of_scheduler("Name cannot be null.")
+        with _scheduling():
+            change(self._workflows(), body.workflowName)
+        return Empty()
+
+    def _workflows(self) -> Workflows:
+        if self._sessions.workflows is None:
+            raise _of_scheduler("this gateway has no embedded scheduler")
+        return self._sessions.workflows
 
 
-def _unsupported(doing: str, message: str) -> Failure:
-    return Failure(500, GatewayError(*api_error(doing).causes, (_UNSUPPORTED, message)), is_long=True)
+def _of_scheduler(message: str) -> Failure:
+    return Failure(500, GatewayError((_REST, message), (_SCHEDULER, message)))
+
+
+@contextmanager
+def _scheduling() -> Iterator[None]:
+    """Answer errors as the embedded scheduler does."""
+    try:
+        yield
+    except PenstockError as error:
+        raise _of_scheduler(hide(str(error))) from error
 
 
 def _failure(error: GatewayError, doing: str, is_long: bool = False) -> Failure:
@@ -396,10 +464,10 @@ TABLE: Final[tuple[tuple[str, str, _Handler, Access, Any, tuple[str, ...]], ...]
         *("POST", f"{_S}/materialized-tables/:identifier/refresh"),
         *(lambda routes: routes.refresh, "changes", RefreshBody, ("v3",)),
     ),
-    ("POST", f"{_W}/create", lambda routes: routes.schedule, "changes", None, ("v3",)),
-    ("POST", f"{_W}/suspend", lambda routes: routes.schedule, "changes", None, ("v3",)),
-    ("POST", f"{_W}/resume", lambda routes: routes.schedule, "changes", None, ("v3",)),
-    ("DELETE", f"{_W}/delete", lambda routes: routes.schedule, "changes", None, ("v3",)),
+    ("POST", f"{_W}/create", lambda routes: routes.create_workflow, "changes", WorkflowBody, ("v3",)),
+    ("POST", f"{_W}/suspend", lambda routes: routes.suspend_workflow, "changes", WorkflowBody, ("v3",)),
+    ("POST", f"{_W}/resume", lambda routes: routes.resume_workflow, "changes", WorkflowBody, ("v3",)),
+    ("DELETE", f"{_W}/delete", lambda routes: routes.delete_workflow, "changes", WorkflowBody, ("v3",)),
     ("POST", f"{_S}/scripts", lambda routes: routes.deploy, "changes", ScriptBody, ("v4",)),
 )
 

@@ -123,11 +123,50 @@ class Result:
     close: Callable[[], None] = lambda: None
 
 
+@dataclass(frozen=True)
+class TableRefresh:
+    """A request to refresh a materialized table.
+
+    Attributes:
+        identifier: the name of the table.
+        is_periodic: whether a scheduler asks, for the partition of `schedule_time` (yyyy-MM-dd HH:mm:ss).
+        partition: the partition that the client asks for; all of the table if it is empty.
+        dynamic_options: options of the table for this refresh.
+        options: options of its job.
+    """
+
+    identifier: str
+    is_periodic: bool
+    schedule_time: str | None
+    partition: Mapping[str, str]
+    dynamic_options: Mapping[str, str]
+    options: Mapping[str, str]
+
+
+class Workflows(Protocol):
+    """The embedded scheduler, as the gateway sees it. Errors are those of Penstock."""
+
+    def create(self, identifier: str, cron: str, options: Mapping[str, str]) -> tuple[str, str]:
+        """Let a materialized table be refreshed at times, and return the name and group of the workflow."""
+
+    def suspend(self, name: str) -> None:
+        """Let a workflow run no more."""
+
+    def resume(self, name: str) -> None:
+        """Let a workflow run again."""
+
+    def delete(self, name: str) -> None:
+        """Remove a workflow, if there is one."""
+
+
 class Engine(Protocol):
     """Runs the statements of one session. All methods except `options` are called by the thread of the session."""
 
     def run(self, statement: str, options: Mapping[str, str], is_cancelled: Callable[[], bool]) -> Result:
         """Run a statement with further options. While it waits for a job, it watches `is_cancelled`."""
+
+    def refresh(self, request: TableRefresh) -> Result:
+        """Start the refresh of a materialized table."""
 
     def configure(self, statement: str) -> None:
         """Run a statement that changes the session; raise `GatewayError` for others."""
@@ -378,9 +417,15 @@ class GatewaySession:
     def submit(self, statement: str, options: Mapping[str, str]) -> str:
         """Submit a statement, and return the handle of its operation."""
         remember(options)
-        operation = Operation(
-            lambda is_cancelled: self.engine.run(statement, options, is_cancelled), self.engine.describe, statement
-        )
+        return self._submit(lambda is_cancelled: self.engine.run(statement, options, is_cancelled), statement)
+
+    def submit_refresh(self, request: TableRefresh) -> str:
+        """Submit the refresh of a materialized table, and return the handle of its operation."""
+        remember(request.options)
+        return self._submit(lambda is_cancelled: self.engine.refresh(request))
+
+    def _submit(self, run: Callable[[Callable[[], bool]], Result], statement: str = "") -> str:
+        operation = Operation(run, self.engine.describe, statement)
         with self._lock:
             self._operations[operation.handle] = operation
         self._begin(operation)
@@ -468,11 +513,13 @@ class Sessions:
         make_engine: returns the engine of a new session with these options.
         settings: their bounds.
         now: a monotonic clock (s).
+        workflows: the embedded scheduler, if there is one.
     """
 
     make_engine: Callable[[Mapping[str, str]], Engine]
     settings: SessionSettings = field(default_factory=SessionSettings)
     now: Callable[[], float] = time.monotonic
+    workflows: Workflows | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _sessions: dict[str, GatewaySession] = field(default_factory=dict)
 
@@ -505,6 +552,11 @@ class Sessions:
         if session is None:
             raise api_error(f"Session '{handle}' does not exist.")
         return session.use()
+
+    def list(self) -> list[GatewaySession]:
+        """Return the open sessions."""
+        with self._lock:
+            return [*self._sessions.values()]
 
     def close(self, handle: str, why: str = "by its client") -> None:
         """End a session; raise `GatewayError` if it does not exist."""

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, Final, NoReturn
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import UnsupportedError, WrongValueError
 from penstock.sql.catalogs.columns import Schema
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.parser.statements import AlterAction, Distribution
+
+#: The beginning of the options that define a materialized table. The catalog keeps them; the connector never gets them.
+DEFINITION: Final = "penstock.materialized."
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -151,13 +154,18 @@ class CatalogBaseTable:
         """Whether this is a view."""
         return self.query is not None
 
+    @property
+    def is_materialized(self) -> bool:
+        """Whether this is a materialized table."""
+        return any(key.startswith(DEFINITION) for key in self.options)
+
     def get_options(self) -> dict[str, str]:
-        """Return the options."""
-        return dict(self.options)
+        """Return the options, without those that define a materialized table."""
+        return {key: value for key, value in self.options.items() if not key.startswith(DEFINITION)}
 
     def options_for_connector(self) -> dict[str, str]:
         """Return the options that the connector gets."""
-        return dict(self.options if self.connector_options is None else self.connector_options)
+        return self.get_options() if self.connector_options is None else dict(self.connector_options)
 
     def get_unresolved_schema(self) -> Schema:
         """Return the columns as declared."""

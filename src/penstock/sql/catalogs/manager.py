@@ -7,7 +7,7 @@ An `InlineView` is a view that the Table API creates: it has a plan but no SQL t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import tzinfo
 
@@ -81,8 +81,20 @@ class CatalogManager:
         self.model_providers = ModelProviders()
         self._session = session
         self._functions = functions
+        #: changes the options of tables that are read
+        self.options_to_read: Callable[[Mapping[str, str]], Mapping[str, str]] = dict
         self.current_catalog = catalog.name
         self.current_database = catalog.get_default_database()
+
+    def share(self, other: CatalogManager) -> None:
+        """Have the catalogs, temporary objects and models of another manager, and begin at its current database."""
+        self._catalogs, self._temporary, self._temporary_models = (
+            other._catalogs,
+            other._temporary,
+            other._temporary_models,
+        )
+        self.model_providers = other.model_providers
+        self.current_catalog, self.current_database = other.current_catalog, other.current_database
 
     # --- where the program is ----------------------------------------------------------------------------------------
 
@@ -336,7 +348,7 @@ class CatalogManager:
             return self._view(full_path, table), full_path
         if given and not isinstance(version, int) and full_path not in self._temporary:
             table = self._catalogs[full_path[0]].with_hints(ObjectPath(*full_path[1:]), table, dict(given))
-        options = {**table.options_for_connector(), **dict(given)}
+        options = self.options_to_read({**table.options_for_connector(), **dict(given)})
         schema = self.resolved(table)
         scan = _scan(full_path, schema, tuple(options.items()), table.partition_keys, self.calls().session.zone)
         return with_null_times(with_computed(scan, schema), scan, table.schema.primary_key, self), full_path

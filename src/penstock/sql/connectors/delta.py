@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
@@ -390,6 +390,9 @@ class DeltaConnector(TableConnector):
     optional_options = OPTIONAL
     takes_partitions = True
     takes_overwrites = True
+    options_up_to_now: ClassVar = {
+        option.key(): None for option in (MODE, INTERVAL, IGNORE_DELETES, IGNORE_CHANGES, CHANGE_FEED)
+    }
 
     def more_options(self, options: TableOptions, columns: Sequence[str]) -> Iterable[str]:
         """Return the delta-rs storage options and the table properties."""

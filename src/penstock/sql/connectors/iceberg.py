@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
@@ -448,6 +448,7 @@ class IcebergConnector(TableConnector):
     optional_options = OPTIONAL
     takes_partitions = True
     takes_overwrites = True
+    options_up_to_now: ClassVar = {STREAMING.key(): None}
 
     def more_options(self, options: TableOptions, columns: Sequence[str]) -> Iterable[str]:
         """Return the options of catalogs, their file systems, and new tables."""

@@ -262,7 +262,7 @@ class CreateTable(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateMaterializedTable(CreateTable):
-    """CREATE MATERIALIZED TABLE, kept fresh within an interval; Penstock's planner does not support it."""
+    """CREATE MATERIALIZED TABLE, or CREATE OR ALTER (`alters`): a table that its query keeps up to date."""
 
     freshness: Expression | None = None
     refresh_mode: str | None = None

@@ -131,6 +131,10 @@ class TableConfig:
         known = self._configuration.contains_key(option.key())
         return (self._configuration if known else self._root).read(option)
 
+    def copy(self) -> TableConfig:
+        """Return a copy, which changes on its own."""
+        return TableConfig(Configuration.from_dict(self._configuration.to_dict()), self._root)
+
     def get_configuration(self) -> Configuration:
         """Return the options set here. The result is not a copy: changes to it change these options."""
         return self._configuration
@@ -340,6 +344,16 @@ class TableSession:
         self.open_set: list[Write] | None = None
         self._executor = executor
         self._anonymous = self._unnamed = 0
+
+    def fork(self) -> TableSession:
+        """Return a session with the same catalogs and functions and a copy of the options, for a job of its own.
+
+        Its current database changes on its own. Another thread may use it.
+        """
+        forked = TableSession(self.config.copy(), self.manager.catalog(self.manager.current_catalog), self._executor)
+        forked.functions = self.functions
+        forked.manager.share(self.manager)
+        return forked
 
     def _session(self) -> Session:
         return Session(

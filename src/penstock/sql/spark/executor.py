@@ -407,6 +407,14 @@ class BatchExecutor:
         finally:
             planner.close()
 
+    def check_overwrites(self, plan: Write) -> None:
+        """See `Executor`."""
+        self._connectors.check_overwrites(of_connector(plan))
+
+    def options_up_to_now(self, options: Mapping[str, str]) -> dict[str, str]:
+        """See `Executor`."""
+        return self._connectors.options_up_to_now(options)
+
     def _vectors(self, scan: Scan, column: int) -> Any:
         return self._connectors.vector_search(of_connector(scan), column)
 
@@ -415,7 +423,7 @@ class BatchExecutor:
 
     def _writer(self, plan: Write) -> TableWriter:
         if plan.overwrites:
-            self._connectors.check_overwrites(of_connector(plan))
+            self.check_overwrites(plan)
         if plan.conflict is not None:
             raise errors.UnsupportedError(f"ON CONFLICT is not supported yet: table {'.'.join(plan.path)}")
         return self._connectors.writer(of_connector(plan))

@@ -20,6 +20,7 @@ from penstock.sql.parser.unparse import format_path
 from penstock.sql.session.result import TableResult
 from penstock.sql.session.session import TableSession
 from penstock.sql.statements import insert as results
+from penstock.sql.statements import materialized_tables as materialized
 from penstock.sql.statements.insert import renamed_path
 
 
@@ -248,7 +249,7 @@ _ACTIONS: Final[dict[str, Callable[[CatalogBaseTable, AlterAction], CatalogBaseT
 
 def _alter(session: TableSession, statement: statements.AlterTable) -> TableResult:
     if statement.is_materialized:
-        raise UnsupportedError("ALTER MATERIALIZED TABLE is not supported: Penstock has no materialized tables")
+        return materialized.alter(session, statement)
     if statement.partition:
         raise UnsupportedError("ALTER TABLE of a partition is not supported: Penstock's catalogs hold no partitions")
     entry = session.manager.find(statement.path)
@@ -260,6 +261,11 @@ def _alter(session: TableSession, statement: statements.AlterTable) -> TableResu
     whole_path, table = entry
     if table.is_view:
         raise ValidationError("ALTER TABLE for a view is not allowed")
+    if table.is_materialized:
+        raise ValidationError(
+            "ALTER TABLE for a materialized table is not allowed: ALTER MATERIALIZED TABLE changes its query and its "
+            "refresh"
+        )
     catalog, path = session.manager.catalog(whole_path[0]), ObjectPath(*whole_path[1:])
     if statement.actions[0].verb == "RENAME TO":
         catalog.rename_table(path, renamed_path(whole_path, statement.actions[0].names[0])[2])

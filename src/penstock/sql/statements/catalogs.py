@@ -18,6 +18,7 @@ from penstock.sql.parser import statements
 from penstock.sql.session.result import TableResult
 from penstock.sql.session.session import IN_MEMORY, TableSession
 from penstock.sql.statements import insert as results
+from penstock.sql.statements import materialized_tables as materialized
 from penstock.sql.statements import models
 from penstock.sql.statements import objects as functions
 from penstock.sql.statements import objects as tables
@@ -183,6 +184,8 @@ def _drop(session: TableSession, statement: statements.Drop) -> TableResult:
     match statement.what:
         case "TABLE":
             return tables.drop(session, statement)
+        case "MATERIALIZED TABLE":
+            return materialized.drop(session, statement)
         case "VIEW":
             return views.drop_view(session, statement)
         case "FUNCTION":

@@ -47,6 +47,8 @@ def _base(session: TableSession, statement: statements.CreateTable) -> CatalogBa
         raise session.manager.missing(reason, statement.like.path)
     if entry[1].is_view:
         raise ValidationError(f"Source table '{'.'.join(entry[0])}' of the LIKE clause can not be a VIEW")
+    if entry[1].is_materialized:
+        entry = entry[0], replace(entry[1], options=entry[1].get_options())
     is_within = not statement.is_temporary and session.manager.qualified(statement.path)[0] == entry[0][0]
     # Outside of its catalog, a copy of the options reads the same table.
     return entry[1] if is_within else replace(entry[1], options=entry[1].options_for_connector())
@@ -87,14 +89,19 @@ def create_as(session: TableSession, statement: statements.CreateTable) -> tuple
     """Return the table that CREATE TABLE AS creates, and the plan that fills it."""
     assert statement.query is not None
     plan = session.manager.analyser().query(statement.query)
-    columns = _renamed(plan, statement.names) if statement.names else _merged(plan, statement.elements.columns)
-    merged = replace(statement.elements, columns=tuple(columns))
-    table = build_catalog_table(replace(statement, elements=merged, names=(), query=None))
+    table = table_of_query(statement, plan)
     full_path = session.manager.qualified(statement.path)
     if not statement.is_temporary:
         catalog, replaces = session.manager.catalog(full_path[0]), statement.replaces or statement.is_replace
         table = catalog.stage_table(ObjectPath(*full_path[1:]), table, replaces) or table
     return table, write_plan(session.manager, full_path, table, plan, names=plan.schema.names)
+
+
+def table_of_query(statement: statements.CreateTable, plan: Node) -> CatalogBaseTable:
+    """Return the table with the columns of a query, and those that the statement declares."""
+    columns = _renamed(plan, statement.names) if statement.names else _merged(plan, statement.elements.columns)
+    merged = replace(statement.elements, columns=tuple(columns))
+    return build_catalog_table(replace(statement, elements=merged, names=(), query=None))
 
 
 def _of_query(plan: Node) -> dict[str, statements.Column]:
@@ -148,6 +155,12 @@ def _merged(plan: Node, declared: Sequence[statements.Column]) -> list[statement
 
 def drop(session: TableSession, statement: statements.Drop) -> TableResult:
     """Run DROP TABLE."""
+    entry = session.manager.find(statement.path)
+    if entry is not None and entry[1].is_materialized:
+        raise ValidationError(
+            f"Table with identifier '{'.'.join(entry[0])}' does not exist: it is a materialized table, so use DROP "
+            "MATERIALIZED TABLE"
+        )
     session.manager.drop(statement.path, False, statement.is_temporary, statement.if_exists)
     return results.done()
 

@@ -12,12 +12,14 @@ from penstock.sql.parser.statements import Statement
 from penstock.sql.session.result import TableResult
 from penstock.sql.session.session import TableSession
 from penstock.sql.statements import alter, catalogs, insert, modify, objects, show
+from penstock.sql.statements import materialized_tables as materialized
 
 _MODULES: Final = (
     alter,
     catalogs,
     insert,
     modify,
+    materialized,
     objects,
     show,
 )
@@ -25,8 +27,6 @@ _MODULES: Final = (
 _REFUSED: Final[dict[type[Statement], str]] = {
     statements.Analyze: "ANALYZE TABLE collects statistics for a planner that has costs, which Penstock's has not",
     statements.CallProcedure: "CALL runs a procedure of a catalog, and Penstock's catalogs have none",
-    statements.CreateMaterializedTable: "materialized tables need a service that refreshes them, which Penstock has "
-    "not: use CREATE TABLE AS, or a view",
     statements.ExecutePlan: "compiled plans are not supported: plans are made anew from the statement",
     statements.JarStatement: "ADD JAR and REMOVE JAR are for functions in Java, which Penstock cannot run",
     statements.JobStatement: "statements about jobs are not supported: use the command penstock, or the job client of "

@@ -21,6 +21,7 @@ from penstock.sql.data.errors import ValidationError
 from penstock.sql.functions.aggregates import AGGREGATE_FUNCTIONS
 from penstock.sql.functions.registry import SCALAR_FUNCTIONS, is_built_in
 from penstock.sql.logical.nodes import Node, PlanColumn
+from penstock.sql.materialized_tables.definition import Definition, show_clauses
 from penstock.sql.parser import statements, to_sql
 from penstock.sql.parser.statements import Statement
 from penstock.sql.parser.unparse import format_path
@@ -162,13 +163,32 @@ DESCRIBE_HANDLERS: Final[dict[type[statements.Statement], Callable[[TableSession
 def create_table(session: TableSession, path: tuple[str, ...]) -> str:
     """Return the CREATE TABLE statement of a table."""
     target, table = _found(session, path, "TABLE")
-    if table.is_view:
+    if table.is_view or table.is_materialized:
+        kind = "VIEW" if table.is_view else "MATERIALIZED TABLE"
+        identifier = ".".join(target) if table.is_view else format_path(target)
         raise ValidationError(
-            f"SHOW CREATE TABLE is only supported for tables, but {'.'.join(target)} is a view. Please use SHOW CREATE "
-            "VIEW instead."
+            f"SHOW CREATE TABLE is only supported for tables, but {identifier} is a {kind.lower()}. Please use SHOW "
+            f"CREATE {kind} instead."
         )
+    return "\n".join(_lines(session, f"CREATE {_temporary(session, path)}TABLE", target, table)) + "\n"
+
+
+def create_materialized_table(session: TableSession, path: tuple[str, ...]) -> str:
+    """Return the CREATE MATERIALIZED TABLE statement of a materialized table."""
+    target, table = _found(session, path, "MATERIALIZED TABLE")
+    if not table.is_materialized:
+        raise ValidationError(
+            f"SHOW CREATE MATERIALIZED TABLE is only supported for materialized tables, but {format_path(target)} is a "
+            f"{'view' if table.is_view else 'table'}. Please use SHOW CREATE {'VIEW' if table.is_view else 'TABLE'} "
+            "instead."
+        )
+    lines = _lines(session, "CREATE MATERIALIZED TABLE", target, table)
+    return "\n".join([*lines, *show_clauses(Definition.read(table))]) + "\n"
+
+
+def _lines(session: TableSession, create: str, target: tuple[str, str, str], table: CatalogBaseTable) -> list[str]:
     lines = [
-        f"CREATE {_temporary(session, path)}TABLE {format_path(target)} (",
+        f"{create} {format_path(target)} (",
         ",\n".join(_elements(session, table)),
         ")",
     ]
@@ -181,9 +201,9 @@ def create_table(session: TableSession, path: tuple[str, ...]) -> str:
         lines.append(" ".join(part for part in ("DISTRIBUTED", by, buckets) if part))
     if table.partition_keys:
         lines.append(f"PARTITIONED BY ({', '.join(map(types.quoted, table.partition_keys))})")
-    if table.options:
-        lines.append(with_text(dict(sorted(table.options.items()))))
-    return "\n".join(lines) + "\n"
+    if options := table.get_options():
+        lines.append(with_text(dict(sorted(options.items()))))
+    return lines
 
 
 def create_view(session: TableSession, path: tuple[str, ...]) -> str:
@@ -299,6 +319,12 @@ def _views(session: TableSession, statement: statements.Show) -> Iterable[str]:
     return table_names(session, *_place(session, statement), views=True)
 
 
+def _materialized_tables(session: TableSession, statement: statements.Show) -> Iterable[str]:
+    catalog, database = _place(session, statement)
+    names = set(catalog.list_tables(database)) - set(catalog.list_views(database))
+    return sorted(name for name in names if catalog.get_table(ObjectPath(database, name)).is_materialized)
+
+
 def _databases(session: TableSession, statement: statements.Show) -> Iterable[str]:
     name = statement.path[0] if statement.path else session.manager.current_catalog
     return session.manager.catalog(name).list_databases()
@@ -322,7 +348,7 @@ _LISTS: Final[dict[str, tuple[str, Callable[[TableSession, statements.Show], Ite
     "JARS": ("jars", lambda session, statement: ()),
     "PROCEDURES": ("procedure name", lambda session, statement: ()),
     "MODELS": ("model name", lambda session, statement: models.model_names(session, *_place(session, statement))),
-    "MATERIALIZED TABLES": ("table name", lambda session, statement: ()),
+    "MATERIALIZED TABLES": ("table name", _materialized_tables),
     "CONNECTIONS": ("connection name", lambda session, statement: ()),
     "CURRENT CATALOG": ("current catalog name", lambda session, statement: [session.manager.current_catalog]),
     "CURRENT DATABASE": ("current database name", lambda session, statement: [session.manager.current_database]),
@@ -330,6 +356,7 @@ _LISTS: Final[dict[str, tuple[str, Callable[[TableSession, statements.Show], Ite
 #: SHOW CREATE
 _CREATES: Final[dict[str, Callable[[TableSession, tuple[str, ...]], str]]] = {
     "CREATE TABLE": create_table,
+    "CREATE MATERIALIZED TABLE": create_materialized_table,
     "CREATE VIEW": create_view,
     "CREATE CATALOG": catalogs.show_create,
     "CREATE DATABASE": databases.show_create_database,

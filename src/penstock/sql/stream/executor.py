@@ -96,6 +96,14 @@ class StreamExecutor:
         self._add_sinks(planner, plans)
         return WritingJob(environment.execute_async(name))
 
+    def check_overwrites(self, plan: Write) -> None:
+        """See `Executor`."""
+        self._connectors.check_overwrites(of_connector(plan))
+
+    def options_up_to_now(self, options: Mapping[str, str]) -> dict[str, str]:
+        """See `Executor`."""
+        return self._connectors.options_up_to_now(options)
+
     def attach(
         self,
         environment: StreamExecutionEnvironment,

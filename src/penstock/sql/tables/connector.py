@@ -537,6 +537,9 @@ class TableConnector:
     takes_partitions: ClassVar[bool] = False
     #: whether a batch job may replace the contents of a table with INSERT OVERWRITE
     takes_overwrites: ClassVar[bool] = False
+    #: what changes in the options of an unbounded table so that it is read up to its present end: a value for an option
+    #: that is not set, or None to leave an option out
+    options_up_to_now: ClassVar[Mapping[str, str | None]] = {}
 
     def reader(self, scan: Scan, options: TableOptions) -> TableReader:
         """Return the reader of a table."""
@@ -698,6 +701,13 @@ class Connectors:
         connector = self._find(options)
         connector.check(options, ())
         return connector, options
+
+    def options_up_to_now(self, options: Mapping[str, str]) -> dict[str, str]:
+        """Return the options with which a table is read up to its present end, if its connector can do so."""
+        connector = self.find(options.get(CONNECTOR.key(), ""))
+        changes = {} if connector is None else connector.options_up_to_now
+        added = {key: value for key, value in changes.items() if value is not None}
+        return added | {key: value for key, value in options.items() if changes.get(key, "") is not None}
 
     def check_overwrites(self, node: Write) -> None:
         """Raise `UnsupportedError` unless a batch job may replace the contents of the table."""

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -497,6 +497,7 @@ class FilesystemConnector(TableConnector):
     required_options = (PATH, FORMAT)
     optional_options = (DEFAULT_NAME, *READ_OPTIONS, *WRITE_OPTIONS)
     takes_partitions = True
+    options_up_to_now: ClassVar = {INTERVAL.key(): None}
 
     def __init__(self, formats: Formats) -> None:
         self._formats = formats

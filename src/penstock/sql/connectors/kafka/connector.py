@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import ClassVar, Final
 
 from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.kafka.partitions import KafkaOffsetsInitializer
 from penstock.connectors.kafka.source import KafkaSource
 from penstock.sql.connectors.kafka.options import (
+    BOUNDED,
     BUFFER_INTERVAL,
     BUFFER_ROWS,
     KEY,
@@ -86,6 +87,8 @@ class KafkaScan(TableScan, WatermarkPushDown):
 
 class KafkaTables(TableConnector):
     """The common part of the Kafka connectors. `formats`: the formats that `format` and similar options may name."""
+
+    options_up_to_now: ClassVar = {BOUNDED.key(): "latest-offset"}
 
     def __init__(self, formats: Formats) -> None:
         self._formats = formats
