@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import tzinfo
@@ -31,7 +32,7 @@ from penstock.sql.catalogs.file_catalog import file_catalog
 from penstock.sql.catalogs.manager import CatalogManager, inline_view
 from penstock.sql.data.datetimes import zone_by_id
 from penstock.sql.data.errors import ValidationError
-from penstock.sql.data.types import BigIntType, DataType
+from penstock.sql.data.types import LENGTH_MAX, BigIntType, DataType, VarCharType
 from penstock.sql.executor import ChangelogRow, Executor, Job
 from penstock.sql.functions.definition import Session
 from penstock.sql.functions.registry import is_built_in
@@ -422,8 +423,7 @@ class TableSession:
         allow_plans(plans)
         sinks = [".".join(plan.path) for plan in plans]
         options = self.config.to_map()
-        name = options.get("pipeline.name") or f"insert-into_{','.join(sinks)}"
-        job = self.executor.write(plans, options, self._session(), name)
+        job = self.executor.write(plans, options, self._session(), _name_of_job(options, plans))
         if self.config.read(DML_SYNC):
             job.wait()
         kinds: list[DataType] = [BigIntType()] * len(sinks)
@@ -440,10 +440,41 @@ class TableSession:
             return text
         return f"{text}\n{self._executor.explain(plans, self.config.to_map(), self._session(), details)}"
 
+    def analyze(self, plans: Sequence[Node]) -> TableResult:
+        """Start one job of a query or of several INSERTs; the result is its plan with what it has done, at its end.
+
+        An interrupt ends the job; the result has what it has done by then.
+        """
+        text, options, session = self.explain(plans), self.config.to_map(), self._session()
+        writes = [plan for plan in plans if isinstance(plan, Write)]
+        reading = None if writes else self.executor.collect(plans[0], options, session)
+        job: Job = reading or self.executor.write(writes, options, session, _name_of_job(options, writes))
+
+        def rows() -> Iterator[ChangelogRow]:
+            try:
+                if reading is not None:
+                    deque(reading.held_rows(), maxlen=0)
+                else:
+                    job.wait()
+            except KeyboardInterrupt:
+                job.client().cancel()
+            job.client().get_job_execution_result().exception()
+            yield "+I", (f"{text.rstrip()}\n\n{job.analyzed()}",)
+
+        kind = VarCharType(LENGTH_MAX)
+        style = RawContent(RowSchema((PlanColumn("result", kind),)))
+        schema = ResolvedSchema.physical(["result"], [kind])
+        cancel = lambda: job.client().cancel().result()  # noqa: E731
+        return TableResult(ResultKind.SUCCESS_WITH_CONTENT, schema, rows, style, job, cancel, rows)
+
     def plan(self, plans: Sequence[Node]) -> Plan:
         """Return the job plan of these plans without running it."""
         allow_plans(plans)
         return self.executor.plan(plans, self.config.to_map(), self._session())
+
+
+def _name_of_job(options: Mapping[str, str], plans: Sequence[Write]) -> str:
+    return options.get("pipeline.name") or f"insert-into_{','.join('.'.join(plan.path) for plan in plans)}"
 
 
 def _counts(job: Job, sinks: int) -> Iterator[ChangelogRow]:

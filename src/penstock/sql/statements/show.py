@@ -397,6 +397,8 @@ def plan_statement(session: TableSession, statement: Statement) -> Sequence[Node
 
 
 def _explain(session: TableSession, statement: statements.Explain) -> TableResult:
+    if statement.runs:
+        return session.analyze(plan_statement(session, statement.statement))
     return results.text(session.explain(plan_statement(session, statement.statement), statement.details))
 
 
