@@ -8,6 +8,8 @@ other column is a keyed state of its name. With `state.name`, it has the rows of
 reads it (`penstock.state_processor`): keyed state, operator state, timers, windows, source splits, and state of SQL in
 columns.
 
+`SAVEPOINT_METADATA` is the table function `savepoint_metadata` of the module `state`, with a row for each operator.
+
 The metadata of a savepoint is read when a statement is planned, and that of a snapshot when its job begins, so that
 EXPLAIN takes none. The files are read when the job runs, in splits that are ranges of key groups or files. Reading
 unpickles what the savepoint holds, so read only savepoints that you trust.
@@ -36,10 +38,12 @@ from penstock.sql.connectors.running_jobs import GRACE_SECONDS, SNAPSHOTS, Claim
 from penstock.sql.data.arrow import arrow_type, to_column
 from penstock.sql.data.conversion import checked, to_internal
 from penstock.sql.data.errors import TableRuntimeError, ValidationError
-from penstock.sql.data.types import DataType
+from penstock.sql.data.types import LENGTH_MAX, BigIntType, DataType, IntType, RowField, RowType, VarCharType
 from penstock.sql.logical.nodes import Scan
 from penstock.sql.tables.connector import TableConnector, TableOptions
 from penstock.sql.tables.tables import TableReader, column_names
+from penstock.sql.user_functions.classes import TableFunction
+from penstock.sql.user_functions.definition import FunctionKind, UserFunction
 from penstock.state.errors import StateError
 from penstock.state.key_columns import KEY_GROUP
 from penstock.state_processor.reader import ColumnsPart, SavepointReader
@@ -566,4 +570,49 @@ def _parts_of_state(
     return [StateRows(part, tuple(names), columns, title, options.zone) for part in parts]
 
 
-__all__ = ["SavepointConnector", "SavepointSource", "SavepointSplit"]
+class SavepointMetadata(TableFunction):
+    """Returns a row for each operator of a savepoint or checkpoint, with Flink's columns."""
+
+    def eval(self, path: str) -> Iterator[tuple[Any, ...]]:
+        """Read the metadata in a directory."""
+        metadata = SavepointReader.read(path).metadata
+        for operator in metadata.operators:
+            coordinator_bytes = 0 if operator.coordinator is None else operator.coordinator.length
+            files = [file for state in operator.subtasks.values() for file in state.state_files()]
+            yield (
+                *(metadata.checkpoint_id, operator.name, operator.uid, operator.operator_id),
+                *(operator.parallelism, operator.max_parallelism, sum(map(bool, operator.subtasks.values()))),
+                *(coordinator_bytes, coordinator_bytes + sum(file.length for file in files)),
+            )
+
+
+class ModuleFunction(NamedTuple):
+    """A function of a module that SQL loads."""
+
+    definition: UserFunction
+
+
+_TEXT: Final = VarCharType(LENGTH_MAX)
+_METADATA_COLUMNS: Final = (
+    ("checkpoint-id", BigIntType(False)),
+    ("operator-name", _TEXT),
+    ("operator-uid", _TEXT),
+    ("operator-uid-hash", VarCharType(LENGTH_MAX, False)),
+    ("operator-parallelism", IntType(False)),
+    ("operator-max-parallelism", IntType(False)),
+    ("operator-subtask-state-count", IntType(False)),
+    ("operator-coordinator-state-size-in-bytes", BigIntType(False)),
+    ("operator-total-size-in-bytes", BigIntType(False)),
+)
+SAVEPOINT_METADATA: Final = ModuleFunction(
+    UserFunction(
+        "savepoint_metadata",
+        FunctionKind.TABLE,
+        SavepointMetadata(),
+        RowType([RowField(name, kind) for name, kind in _METADATA_COLUMNS], False),
+        (_TEXT,),
+    )
+)
+
+
+__all__ = ["SAVEPOINT_METADATA", "SavepointConnector", "SavepointSource", "SavepointSplit"]

@@ -187,6 +187,65 @@ class TableConfig:
         self._configuration.write(PYTHON_EXECUTABLE, python_exec)
 
 
+#: the module with Flink's functions, and other ones that LOAD MODULE knows: the import paths of their functions
+CORE: Final = "core"
+MODULES: Final[dict[str, dict[str, str]]] = {
+    "state": {"savepoint_metadata": "penstock.sql.connectors.savepoint.SAVEPOINT_METADATA"}
+}
+
+
+class Modules:
+    """The modules of a session: loaded ones, and those of them that are in use, in the order of resolution."""
+
+    def __init__(self) -> None:
+        self.loaded = [CORE]
+        self.used = [CORE]
+
+    def load(self, name: str) -> None:
+        """Load a module, and use it after the others.
+
+        Raises:
+            ValidationError: if it is loaded.
+            UnsupportedError: if there is none of this name.
+        """
+        if name in self.loaded:
+            raise ValidationError(f"A module with name '{name}' already exists")
+        if name not in MODULES:
+            known = ", ".join(sorted(MODULES))
+            raise UnsupportedError(f"there is no module '{name}': Penstock has the functions of '{CORE}', and {known}")
+        self.loaded.append(name)
+        self.used.append(name)
+
+    def unload(self, name: str) -> None:
+        """Remove a module. Raises `ValidationError` if it is not loaded."""
+        if name not in self.loaded:
+            raise ValidationError(f"No module with name '{name}' exists")
+        if name == CORE:
+            raise UnsupportedError(f"the module '{CORE}' has all functions and cannot be unloaded")
+        self.loaded.remove(name)
+        self.used = [used for used in self.used if used != name]
+
+    def use(self, names: Sequence[str]) -> None:
+        """Use these modules alone. Raises `ValidationError` for one that is not loaded, or is named twice."""
+        for name in names:
+            if name not in self.loaded:
+                raise ValidationError(f"No module with name '{name}' exists")
+            if names.count(name) > 1:
+                raise ValidationError(f"Module '{name}' appears more than once")
+        if CORE not in names:
+            raise UnsupportedError(f"the module '{CORE}' has the functions that queries consist of: name it, too")
+        self.used = list(names)
+
+    def function_names(self) -> list[str]:
+        """Return the names of the functions of used modules besides `core`."""
+        return [function for name in self.used for function in MODULES.get(name, ())]
+
+    def find(self, function: str) -> CatalogFunction | None:
+        """Return a function of a used module."""
+        targets = [MODULES[name][function] for name in self.used if function in MODULES.get(name, ())]
+        return CatalogFunction(targets[0], "PYTHON") if targets else None
+
+
 FunctionPath = tuple[str, str, str]
 
 
@@ -339,6 +398,7 @@ class TableSession:
         self.catalog_descriptors = {catalog.name: CatalogDescriptor(catalog.name, {"type": IN_MEMORY})}
         #: the inserts since BEGIN STATEMENT SET, until END
         self.open_set: list[Write] | None = None
+        self.modules = Modules()
         self._executor = executor
         self._anonymous = self._unnamed = 0
 
@@ -361,7 +421,9 @@ class TableSession:
         function = self.functions.find_system(name) if len(path) == 1 else None
         if function is None and (hidden or len(path) > 1 or not is_built_in(name)):
             full_path = self.manager.qualified(path)
-            function = self.functions.find_temporary(full_path)
+            function = self.modules.find(name) if len(path) == 1 else None
+            if function is None:
+                function = self.functions.find_temporary(full_path)
             catalog, at = self.manager.catalog(full_path[0]), ObjectPath(full_path[1], name)
             if function is None and catalog.function_exists(at):
                 function = catalog.get_function(at)
