@@ -1,9 +1,9 @@
 """Executors of plans: the interface between the Table API and the runtimes, and what jobs have done.
 
 `analyzed_text` is the text of EXPLAIN ANALYZE: the operators of a job as a tree, consumers above producers, with their
-figures. Records are counted by operator. Time and state are those of a task: the operators that run in one task share
-its thread, so these figures stand with the first one of the task in the tree. The sizes of state are those of the last
-completed checkpoint.
+figures. Records are counted by operator. Time and state are measured by task, because the operators of a task share its
+thread; the first operator of the task in the tree has these figures. Sizes of state are from the last completed
+checkpoint.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 class _Line(NamedTuple):
-    """An operator and its figures as texts; those of the task are empty but for its first operator."""
+    """An operator and its figures as texts. Only the first operator of a task has the figures of the task."""
 
     operator: str
     parallelism: str

@@ -88,7 +88,7 @@ def test_jobs_stay_at_the_gateway(gateway: Gateway, tmp_path: Path) -> None:
     *_, endless, _, waited, jobs = answers(result)
     job_id = re.findall(r"submitted to the cluster:\nJob ID: ([0-9a-f]{32})$", endless)[0]
     assert waited.endswith("[INFO] Complete execution of the SQL update statement.")
-    assert re.search(rf"{job_id} \| insert-into_default_catalog.default_database.sink +\| +RUNNING", jobs)
+    assert re.search(rf"{job_id} \| +insert-into_default_catalog.default_database.sink \| +RUNNING", jobs)
     result = run_at(gateway, tmp_path, f"EXPLAIN ANALYZE JOB '{job_id}'; STOP JOB '{job_id}'; DESCRIBE JOB '{job_id}';")
     analyzed, stopped, described = answers(result)
     assert "is RUNNING" in analyzed

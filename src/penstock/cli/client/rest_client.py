@@ -121,7 +121,7 @@ PAUSE_SECONDS: Final = (0.05, 1.0)
 class RestClient:
     """A client of one server."""
 
-    #: what to do if nothing answers
+    #: the remedy if nothing answers
     remedy = "start a job with penstock run, or name its address with -m host:port"
 
     def __init__(self, address: Address, sleep: Callable[[float], None] = time.sleep) -> None:

@@ -121,7 +121,7 @@ class ListedJob:
 
 
 class GatewayJobs:
-    """The jobs of all sessions: those that the process knows, and queries in BATCH mode, which are Spark's.
+    """The jobs of all sessions, including queries in BATCH mode, which Spark runs and the dispatcher does not know.
 
     Thread-safe.
 
@@ -135,7 +135,7 @@ class GatewayJobs:
         self._queries: list[ListedJob] = []
 
     def note(self, client: JobClient, name: str) -> None:
-        """Remember the job of a statement, unless the process knows it. The oldest ended ones are forgotten."""
+        """Remember the job of a statement, unless the dispatcher knows it. The oldest ended jobs are forgotten."""
         query = ListedJob(client, name, int(time.time() * 1000))
         if self._dispatcher.job(query.job_id) is not None:
             return
@@ -383,7 +383,7 @@ def _analyze(job: ListedJob) -> str:
 
 
 def _wait_for_text(result: TableResult, is_cancelled: Callable[[], bool]) -> str:
-    """Return the text of EXPLAIN, for which EXPLAIN ANALYZE waits; it ends its job if the statement is cancelled."""
+    """Wait for the text of EXPLAIN ANALYZE, and return it. If the statement is cancelled, its job is, too."""
     with ThreadPoolExecutor(1, "penstock-gateway-explain") as pool:
         rows = pool.submit(lambda: list(result.held_rows()))
         while not rows.done() and not is_cancelled():

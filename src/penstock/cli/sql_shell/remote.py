@@ -33,7 +33,7 @@ from penstock.sql.session.result import PrintStyle, RawContent, ResultKind, Tabl
 from penstock.sql.session.session import DML_SYNC, TableConfig
 from penstock.sql.statements.insert import STRING
 
-#: How often (s) a session is told that its client is there.
+#: The interval (s) of heartbeats.
 HEARTBEAT_SECONDS: Final = 60.0
 #: The shortest and the longest pause (s) before a gateway that has no rows yet is asked again.
 PAUSE_SECONDS: Final = (0.02, 0.25)
@@ -92,7 +92,7 @@ class _Operation:
             raise
 
     def pages(self, address: str | None) -> Iterator[dict[str, Any]]:
-        """Yield the pages from an address on, without those that only ask for patience."""
+        """Yield the pages from an address on; skip answers without a result, and ask again."""
         pause, longest = PAUSE_SECONDS
         while address is not None:
             page: dict[str, Any] = self._client.get(address)

@@ -312,7 +312,7 @@ class Shell:
         clock: a clock (s).
     """
 
-    #: what is printed before the id of a job, and when it has ended
+    #: the text before the id of a job, and the text after its end
     submitted = "[INFO] SQL update statement has been successfully submitted to the cluster:\nJob ID: "
     completed = "[INFO] Complete execution of the SQL update statement.\n"
 

@@ -4,12 +4,12 @@ A snapshot is a savepoint that the job takes while it goes on. It depends on no 
 does later, such as deleting checkpoints, restarting or ending, can take it from a query. Every state backend writes it
 in the same readable format, with all state in one consistent cut.
 
-**Costs to the job** are bounded by two rules. Queries share a snapshot that is new enough for them, and those that wait
-for one share the next. And between the end of a snapshot and the begin of the next one there is a pause.
+**Costs to the job** are bounded by two rules. Queries share a snapshot that is new enough for them, and waiting
+queries share the next one. There is a pause between the end of a snapshot and the start of the next one.
 
 **How long a snapshot exists.** Each query that uses it has a claim, which ends some time after the query. A snapshot
-without claims is deleted, and so are all of them when the process ends. A query in BATCH mode does not tell when it
-ends, so its claim lasts for a fixed time.
+without claims is deleted, and so are all of them when the process ends. The end of a query in
+BATCH mode is unknown here, so its claim lasts for a fixed time.
 
 Snapshots are shared by the queries of one process. Thread-safe.
 """
@@ -67,7 +67,7 @@ class ObservedJob(ABC):
 
     @abstractmethod
     def begin_savepoint(self) -> Future[str]:
-        """Ask the job for a savepoint; the future has its directory, or the reason why there is none."""
+        """Ask the job for a savepoint; the future has its directory, or the error."""
 
 
 class JobOfProcess(ObservedJob):
@@ -125,7 +125,7 @@ def not_one_job(
 
     Args:
         named: the id or the name.
-        ended: the status of a job of that name that has ended; None if there is none.
+        ended: the status of an ended job of that name; None without one.
         count: how many running jobs have the name.
         running: the ids and names of all running jobs.
         where: where a job should run.
@@ -147,7 +147,7 @@ _rest_calls: Final = ThreadPoolExecutor(4, "penstock-state-query")
 
 
 class JobOfServer(ObservedJob):
-    """A job behind a REST API, such as that of a session. Its snapshots must be readable from here.
+    """A job that a REST API controls, such as that of a session. Its snapshots must be readable from here.
 
     Args:
         address: the root of the API, such as `http://localhost:8081`.
@@ -337,7 +337,7 @@ class Snapshots:
             return snapshot is not None
 
     def _reap(self) -> None:
-        """Delete snapshots without claims, until there are none."""
+        """Delete snapshots without claims, until no snapshot is left."""
         while True:
             with self._changed:
                 if not self._snapshots:

@@ -148,6 +148,8 @@ SPLIT_BYTES: Final = 64 << 20
 LIVE_SPLIT_BYTES: Final = 4 << 20
 #: how many rows of a running job are read in a second, unless the table says otherwise
 LIVE_ROWS_PER_SECOND: Final = 100_000
+#: how often (ms) a reader with a rate emits rows
+CHUNK_MS: Final = 50
 #: how many rows are converted at a time
 _ROWS_AT_ONCE: Final = 4_096
 
@@ -233,7 +235,7 @@ class LiveSource(SavepointSource):
         """Obtain a snapshot of the job.
 
         Raises:
-            ValidationError: if there is no such job, it takes no savepoint, or its state does not fit the table.
+            ValidationError: if the job is unknown, takes no savepoint, or has no state that fits the table.
         """
         try:
             job = self._find_job()
@@ -295,8 +297,19 @@ class _PartReader(PositionedReader[SavepointSplit]):
         super().__init__(context)
         self._parts = parts
         self._limit = limit.create_rate_limiter(context.parallelism, context.now_ms())
+        #: how many rows are emitted at once, so that a rate does not make many small batches
+        self._chunk = int((limit.records_per_second or 0.0) / context.parallelism * CHUNK_MS / 1000)
         self._batches: Iterator[pa.RecordBatch] | None = None
         self._rest: pa.RecordBatch | None = None
+
+    def allowance(self, max_records: int) -> int:
+        """See `PositionedReader`."""
+        permitted = super().allowance(max_records)
+        return permitted if permitted >= min(max_records, self._chunk) else 0
+
+    def retry_after_ms(self) -> int:
+        """See `PositionedReader`."""
+        return super().retry_after_ms() if self._chunk == 0 else CHUNK_MS
 
     def read(self, split: SavepointSplit, max_records: int) -> tuple[ColumnBatch, SavepointSplit] | None:
         if self._batches is None:

@@ -52,7 +52,7 @@ _EPOCH: Final = datetime.datetime(1970, 1, 1)
 def format_value(value: Any, data_type: DataType, null: str = "NULL") -> str:
     """Format an external value. `null`: the text for None at the top level; nested values always use `NULL`.
 
-    A text is shown as it is, whatever the type: results of a gateway consist of texts.
+    Texts are not formatted, whatever the type: results of a gateway consist of texts.
     """
     if value is None:
         return null

@@ -195,7 +195,7 @@ MODULES: Final[dict[str, dict[str, str]]] = {
 
 
 class Modules:
-    """The modules of a session: loaded ones, and those of them that are in use, in the order of resolution."""
+    """The modules of a session: `loaded`, and of these `used`, in the order of resolution."""
 
     def __init__(self) -> None:
         self.loaded = [CORE]
@@ -206,7 +206,7 @@ class Modules:
 
         Raises:
             ValidationError: if it is loaded.
-            UnsupportedError: if there is none of this name.
+            UnsupportedError: if it is unknown.
         """
         if name in self.loaded:
             raise ValidationError(f"A module with name '{name}' already exists")
