@@ -379,7 +379,7 @@ def test_a_query_in_batch_mode_is_listed_and_analyzed(with_jobs: Client) -> None
     query = "SELECT x, COUNT(*) FROM (VALUES (1), (2), (1)) AS t (x) GROUP BY x"
     pages = list(with_jobs.pages(with_jobs.submit(session, query)))
     job_id = pages[0]["jobID"]
-    assert [row[1:3] for row in with_jobs.rows(session, "SHOW JOBS") if row[0] == job_id] == [["collect", "FINISHED"]]
+    assert [row[1:3] for row in with_jobs.rows(session, "SHOW JOBS") if row[0] == job_id] == [[query, "FINISHED"]]
     (row,) = with_jobs.rows(session, f"EXPLAIN ANALYZE {query}")
     assert "== Analyzed Query ==" in row[0]
     assert "number of output rows: 2" in row[0]

@@ -71,8 +71,6 @@ _CLASSES: Final[tuple[tuple[type[BaseException], str], ...]] = (
 _OF_CLIENTS: Final = ("rest.", "$internal.", "jobmanager.", "taskmanager.", "sql-gateway.", "penstock.rest.")
 #: How often (s) a statement that waits for its job looks whether it was cancelled.
 LOOK_SECONDS: Final = 0.1
-#: The name of a query without `pipeline.name`, as in Flink.
-QUERY_NAME: Final = "collect"
 #: How many ended queries in BATCH mode are listed.
 ENDED_MAX: Final = 50
 #: How long (s) jobs may take to end with the gateway.
@@ -135,7 +133,10 @@ class GatewayJobs:
         self._queries: list[ListedJob] = []
 
     def note(self, client: JobClient, name: str) -> None:
-        """Remember the job of a statement, unless the dispatcher knows it. The oldest ended jobs are forgotten."""
+        """Remember the job of a statement, unless the dispatcher knows it. The oldest ended jobs are forgotten.
+
+        As in Flink, a query without a name has that of its text.
+        """
         query = ListedJob(client, name, int(time.time() * 1000))
         if self._dispatcher.job(query.job_id) is not None:
             return
@@ -235,7 +236,7 @@ class TableEngine:
             parsed = parsed.statement
         client = result.get_job_client()
         if client is not None:
-            self._jobs.note(client, self._config.get(rest.PIPELINE_NAME.key()) or QUERY_NAME)
+            self._jobs.note(client, self._config.get(rest.PIPELINE_NAME.key()) or hide(text.strip()))
         if isinstance(parsed, statements.QueryStatement):
             return self._result(result, True, client)
         if isinstance(parsed, statements.Explain) and parsed.runs:
