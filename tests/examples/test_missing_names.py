@@ -140,7 +140,7 @@ REFUSED: dict[str, Callable[[], object]] = {
 STATEMENTS = {
     "COMPILE PLAN": "COMPILE PLAN '/tmp/plan' FOR INSERT INTO t SELECT 1",
     "EXECUTE PLAN": "EXECUTE PLAN '/tmp/plan'",
-    "LOAD MODULE": "LOAD MODULE hive",
+    "LOAD MODULE hive": "LOAD MODULE hive",
     "ADD JAR": "ADD JAR 'functions.jar'",
     "DELETE": "DELETE FROM t WHERE a = 1",
     "UPDATE": "UPDATE t SET a = 1",

@@ -138,10 +138,16 @@ class ColumnsPart:
     files: tuple[StateFile, ...]
     max_parallelism: int
 
-    def table(self) -> pa.Table:
-        """Return the entries, with the key group of each as the first column."""
+    def table(self, with_key_groups: bool = True) -> pa.Table:
+        """Return the entries, by default with the key group of each as the first column, which takes a hash of each."""
         rows = read_columns(map(self.storage.read, self.files))
-        return select_entries(add_key_groups(rows, self.max_parallelism))
+        return select_entries(add_key_groups(rows, self.max_parallelism) if with_key_groups else rows)
+
+    def column_names(self) -> list[str]:
+        """Return the names of the columns, with that of the key group."""
+        rows = read_columns([self.storage.read(self.files[-1])]).slice(0, 0)
+        names: list[str] = select_entries(add_key_groups(rows, self.max_parallelism)).column_names
+        return names
 
 
 #: Several Spark tasks read a history longer than this (bytes), each taking some of its key groups.
@@ -474,7 +480,7 @@ class SavepointReader:
         operator = self._find(uid)
         if name in _names_of_columns(operator):
             parts = self._column_parts(operator, name)
-            return parts[0].table().column_names, parts
+            return parts[0].column_names(), parts
         if name in _keyed_names(operator):
             kind = self.read_kind(uid, name) or ""
             if kind == "timers":

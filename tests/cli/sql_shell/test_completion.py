@@ -1,9 +1,12 @@
 """What may come next: by the words before, and by what the session knows."""
 
+from typing import cast
+
 import pytest
 from tests.cli.sql_shell.shells import shell_of
 
 from penstock.cli.sql_shell.prompt import SessionNames, candidates
+from penstock.table import TableEnvironment
 
 SETUP = """CREATE TABLE orders (order_id BIGINT, customer STRING) WITH ('connector' = 'blackhole');
 CREATE TEMPORARY VIEW others AS SELECT 1 AS other_id;
@@ -12,7 +15,7 @@ CREATE TABLE archive.old_orders (old_id BIGINT) WITH ('connector' = 'blackhole')
 CREATE TABLE `order` (`my price` INT, `value` INT) WITH ('connector' = 'blackhole');
 CREATE CATALOG spare WITH ('type' = 'generic_in_memory');
 """
-NAMES = SessionNames(shell_of(SETUP).tables)
+NAMES = SessionNames(cast(TableEnvironment, shell_of(SETUP).tables))
 
 
 def found(text: str) -> list[str]:

@@ -11,7 +11,7 @@ from prompt_toolkit.output import DummyOutput
 from tests.cli.sql_shell.shells import shell_of
 
 from penstock.cli.sql_shell.display import SCHEMES
-from penstock.cli.sql_shell.prompt import Prompt, SessionNames, SqlCompleter, SqlLexer
+from penstock.cli.sql_shell.prompt import Prompt, SqlCompleter, SqlLexer
 from penstock.cli.sql_shell.shell import HELP, Shell, history_path
 
 CTRL_C, CTRL_D, UP = "\x03", "\x04", "\x1b[A"
@@ -76,12 +76,12 @@ def test_the_file_of_the_history_has_no_secrets(history: Path, capsys: pytest.Ca
 @pytest.mark.parametrize("before", ["TABLE wond", "SHOW TABLES; TABLE wond", "SELECT\n1;\n\nDESCRIBE wond"])
 def test_completion_is_for_the_statement_that_is_written(before: str) -> None:
     shell = shell_of("CREATE TEMPORARY VIEW wonderful AS SELECT 1 AS a;")
-    found = list(SqlCompleter(SessionNames(shell.tables)).get_completions(Document(before), CompleteEvent()))
+    found = list(SqlCompleter(shell.complete).get_completions(Document(before), CompleteEvent()))
     assert [(one.text, one.start_position) for one in found] == [("wonderful", -4)]
 
 
 def test_behind_a_semicolon_a_statement_begins() -> None:
-    completer = SqlCompleter(SessionNames(shell_of().tables))
+    completer = SqlCompleter(shell_of().complete)
     found = {one.text for one in completer.get_completions(Document("SHOW TABLES; "), CompleteEvent())}
     assert {"SELECT", "QUIT"} <= found
 

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from tests.server.gateway.rig import LOCAL, Client, gateway, last_cause
 
 from penstock.base.configuration import Configuration
-from penstock.cli.gateway.engine import Gateway
+from penstock.base.errors import CheckpointError, JobExecutionError, UnsupportedError
+from penstock.base.job import CompletableFuture, JobExecutionResult, JobStatus
+from penstock.cli.gateway.engine import ENDED_MAX, Gateway, GatewayJobs, TableEngine
 from penstock.cli.program.launch import LOG_VARIABLE
 from penstock.server.attachment import dispatcher
+from penstock.server.dispatcher import Dispatcher
+from penstock.sql.spark.executor import BatchQuery, BatchQueryClient
 
 SEQUENCE = (
     "CREATE TABLE {name} (id BIGINT) WITH ('connector' = 'datagen', 'fields.id.kind' = 'sequence', "
@@ -321,3 +327,77 @@ def test_a_script_that_cannot_run_is_refused(client: Client, session: str, tmp_p
         code, text = client.ask("POST", f"{session}/scripts", body)
         assert code == 500
         assert reason in last_cause(text)
+
+
+class MadeUpQuery:
+    """A query of Spark that runs until it is cancelled."""
+
+    def __init__(self) -> None:
+        self.ended: CompletableFuture[JobExecutionResult] = CompletableFuture()
+
+    def status(self) -> JobStatus:
+        return JobStatus.CANCELED if self.ended.done() else JobStatus.RUNNING
+
+    def cancel(self) -> None:
+        self.ended.complete_exceptionally(JobExecutionError("collect", "it was cancelled"))
+
+    def outcome(self) -> CompletableFuture[JobExecutionResult]:
+        return self.ended
+
+
+def test_queries_of_spark_are_listed_and_stopped() -> None:
+    """By their ids, as other jobs; they have no savepoints, and the oldest ended ones are forgotten."""
+    jobs = GatewayJobs(Dispatcher())
+    engine = TableEngine(Configuration.from_dict(LOCAL), {}, jobs)
+
+    def run(statement: str) -> list[Sequence[Any]]:
+        return [values for _, values in engine.run(statement, {}, lambda: False).rows]
+
+    client = BatchQueryClient(cast(BatchQuery, MadeUpQuery()))
+    jobs.note(client, "collect")
+    job_id = str(client.get_job_id())
+    assert [row[:3] for row in run("SHOW JOBS")] == [(job_id, "collect", "RUNNING")]
+    with pytest.raises(CheckpointError, match="no savepoints"):
+        run(f"STOP JOB '{job_id}' WITH SAVEPOINT")
+    with pytest.raises(UnsupportedError, match="EXPLAIN ANALYZE with the query itself"):
+        run(f"EXPLAIN ANALYZE JOB '{job_id}'")
+    assert run(f"STOP JOB '{job_id}'") == [("OK",)]
+    assert [row[:3] for row in run(f"DESCRIBE JOB '{job_id.upper()}'")] == [(job_id, "collect", "CANCELED")]
+    for _ in range(ENDED_MAX + 1):
+        query = MadeUpQuery()
+        query.cancel()
+        jobs.note(BatchQueryClient(cast(BatchQuery, query)), "collect")
+    listed = [row[0] for row in run("SHOW JOBS")]
+    assert len(listed) == ENDED_MAX
+    assert job_id not in listed
+
+
+@pytest.mark.spark
+def test_a_query_in_batch_mode_is_listed_and_analyzed(with_jobs: Client) -> None:
+    """EXPLAIN ANALYZE has Spark's operators."""
+    session = with_jobs.open(**{"execution.runtime-mode": "BATCH", "execution.target": "spark"})
+    query = "SELECT x, COUNT(*) FROM (VALUES (1), (2), (1)) AS t (x) GROUP BY x"
+    pages = list(with_jobs.pages(with_jobs.submit(session, query)))
+    job_id = pages[0]["jobID"]
+    assert [row[1:3] for row in with_jobs.rows(session, "SHOW JOBS") if row[0] == job_id] == [[query, "FINISHED"]]
+    (row,) = with_jobs.rows(session, f"EXPLAIN ANALYZE {query}")
+    assert "== Analyzed Query ==" in row[0]
+    assert "number of output rows: 2" in row[0]
+    with_jobs.json("DELETE", session)
+
+
+def test_explain_analyze_runs_a_query_and_is_cancelled_with_its_job(with_jobs: Client) -> None:
+    """The figures come at the end of the job."""
+    session = with_jobs.open()
+    with_jobs.rows(session, SEQUENCE.format(name="few", end=1_000, more=""))
+    ((text,),) = with_jobs.rows(session, "EXPLAIN ANALYZE SELECT MOD(id, 10), COUNT(*) FROM few GROUP BY MOD(id, 10)")
+    assert "== Analyzed Job ==" in text
+    assert re.search(r"Group Aggregate +\d+ +1,000 +1,990", text)
+    with_jobs.rows(session, ENDLESS)
+    known = len(dispatcher().jobs())
+    operation = with_jobs.submit(session, "EXPLAIN ANALYZE SELECT id FROM endless")
+    while len(dispatcher().jobs()) == known:
+        pass
+    with_jobs.json("POST", f"{operation}/cancel")
+    assert dispatcher().jobs()[-1].handle.get_job_execution_result().exception(60) is not None
+    with_jobs.json("DELETE", session)

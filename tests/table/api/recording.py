@@ -28,6 +28,9 @@ class RecordedJob:
     def client(self) -> Any:
         return "client"
 
+    def analyzed(self) -> str:
+        return "what it has done"
+
     def rows(self) -> Iterator[ChangelogRow]:
         return iter(self._rows)
 

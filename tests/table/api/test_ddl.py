@@ -1,5 +1,7 @@
 """Statements that make, change, drop and show what has a name."""
 
+from typing import Any
+
 import pytest
 from tests.table.api.recording import environment, read_names, read_rows
 
@@ -231,6 +233,40 @@ def test_catalogs_and_databases(env: TableEnvironment) -> None:
 def test_what_is_not_there_is_named(env: TableEnvironment, sql: str, message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         env.execute_sql(sql)
+
+
+def test_modules_are_loaded_used_and_unloaded(env: TableEnvironment) -> None:
+    """Functions of a module are there while it is used."""
+
+    def listed(what: str) -> list[list[Any]]:
+        with env.execute_sql(f"SHOW {what}").collect() as rows:
+            return [list(row) for row in rows]
+
+    assert listed("FULL MODULES") == [["core", True]]
+    env.execute_sql("LOAD MODULE state")
+    assert listed("MODULES") == [["core"], ["state"]]
+    assert ["savepoint_metadata"] in listed("FUNCTIONS")
+    with pytest.raises(ValidationError, match="A module with name 'state' already exists"):
+        env.execute_sql("LOAD MODULE state")
+    with pytest.raises(UnsupportedError, match="no module 'hive': Penstock has the functions of 'core', and state"):
+        env.execute_sql("LOAD MODULE hive")
+    with pytest.raises(ValidationError, match="has no options: hive-version"):
+        env.execute_sql("LOAD MODULE state WITH ('hive-version' = '3')")
+    env.execute_sql("USE MODULES state, core")
+    assert listed("MODULES") == [["state"], ["core"]]
+    env.execute_sql("USE MODULES core")
+    assert listed("FULL MODULES") == [["core", True], ["state", False]]
+    assert ["savepoint_metadata"] not in listed("FUNCTIONS")
+    with pytest.raises(ValidationError, match="appears more than once"):
+        env.execute_sql("USE MODULES core, core")
+    with pytest.raises(UnsupportedError, match="name it, too"):
+        env.execute_sql("USE MODULES state")
+    env.execute_sql("UNLOAD MODULE state")
+    assert listed("FULL MODULES") == [["core", True]]
+    with pytest.raises(ValidationError, match="No module with name 'state' exists"):
+        env.execute_sql("UNLOAD MODULE state")
+    with pytest.raises(UnsupportedError, match="cannot be unloaded"):
+        env.execute_sql("UNLOAD MODULE core")
 
 
 # --- functions, modules, options -------------------------------------------------------------------------------------

@@ -121,6 +121,32 @@ def test_one_state_with_its_own_columns(tables: TableEnvironment, written: str) 
     assert rows(tables, "SELECT * FROM state") == [("x", 1), ("y", 2)]
 
 
+def test_metadata_has_a_row_for_each_operator(tables: TableEnvironment, written: str) -> None:
+    """The columns and their types are Flink's; the function is there with its module."""
+    query = f"SELECT * FROM savepoint_metadata('{written}')"
+    with pytest.raises(ValidationError, match="no table function of this name"):
+        tables.execute_sql(query)
+    tables.execute_sql("LOAD MODULE state")
+    described = tables.sql_query(query).get_resolved_schema()
+    assert [str(kind) for kind in described.get_column_data_types()] == [
+        "BIGINT NOT NULL",
+        "STRING",
+        "STRING",
+        "STRING NOT NULL",
+        *["INT NOT NULL"] * 3,
+        *["BIGINT NOT NULL"] * 2,
+    ]
+    names = ("operator-uid", "operator-parallelism", "operator-subtask-state-count", "operator-total-size-in-bytes")
+    columns = ", ".join(f"`{name}`" for name in names)
+    found = {row[0]: row[1:] for row in rows(tables, f"SELECT {columns} FROM savepoint_metadata('{written}')")}
+    listed = {operator.uid: operator for operator in SavepointReader.read(written).operators}
+    assert found.keys() == listed.keys() == {"counter", "pairs", "source", "rules"}
+    for uid, (parallelism, subtasks, size) in found.items():
+        assert parallelism == 3
+        assert 1 <= subtasks <= 3
+        assert size == sum(state.size_bytes for state in listed[uid].states)
+
+
 class Remember(KeyedProcessFunction):
     """Sets a timer for each key."""
 

@@ -75,12 +75,14 @@ def resolve_settings(options: Mapping[str, str]) -> dict[str, Setting]:
     return default_settings() | {key: Setting(value, COMMAND_LINE) for key, value in options.items()}
 
 
-def resolve_address(jobmanager: str | None, options: Mapping[str, str]) -> Address:
+def resolve_address(jobmanager: str | None, options: Mapping[str, str], flag: str = "-m", port: str = PORT) -> Address:
     """Return the address to send requests to.
 
     Args:
         jobmanager: `host:port` or a URL; None for `rest.address` and `rest.port` of the options, else localhost:8081.
         options: options of the command line.
+        flag: the name of the argument on the command line.
+        port: the usual port, for messages.
 
     Raises:
         WrongValueError: if it is not a valid address.
@@ -96,7 +98,7 @@ def resolve_address(jobmanager: str | None, options: Mapping[str, str]) -> Addre
     except ValueError:
         known = False
     if not known:
-        raise WrongValueError(f"-m takes host:port, such as {HOST}:{PORT}, not {address!r}")
+        raise WrongValueError(f"{flag} takes host:port, such as {HOST}:{port}, not {address!r}")
     given = options.get(TOKEN_OPTION)
     if given is None:
         given = os.environ.get(TOKEN_VARIABLE) or settings.get(TOKEN_OPTION)
@@ -118,6 +120,9 @@ PAUSE_SECONDS: Final = (0.05, 1.0)
 
 class RestClient:
     """A client of one server."""
+
+    #: the remedy if nothing answers
+    remedy = "start a job with penstock run, or name its address with -m host:port"
 
     def __init__(self, address: Address, sleep: Callable[[float], None] = time.sleep) -> None:
         self.address = address
@@ -186,7 +191,8 @@ class RestClient:
             response: HTTPResponse = urlopen(request, timeout=ANSWER_SECONDS, context=self._context())
         except HTTPError as error:
             with error:
-                raise OperationError(refusal(error.code, error.read().decode("utf-8", "replace"))) from None
+                text = error.read().decode("utf-8", "replace")
+                raise self.refuse(error.code, text, _find_errors(text)) from None
         except (URLError, HTTPException, OSError) as error:
             reason = getattr(error, "reason", error)
             if isinstance(reason, ssl.SSLCertVerificationError):
@@ -195,11 +201,12 @@ class RestClient:
                     f"the certificate of {self.address.url} is not trusted ({why}): name a file of certificates to "
                     "trust with -D security.ssl.rest.certificate=FILE"
                 ) from error
-            raise OperationError(
-                f"nothing answers at {self.address.url} ({reason}): start a job with penstock run, or name its address "
-                "with -m host:port"
-            ) from error
+            raise OperationError(f"nothing answers at {self.address.url} ({reason}): {self.remedy}") from error
         return response
+
+    def refuse(self, code: int, text: str, errors: Sequence[str]) -> OperationError:
+        """Return the error for an answer with an HTTP status above 399, its text, and the errors in it."""
+        return OperationError(refusal(code, text))
 
     def _context(self) -> ssl.SSLContext | None:
         if not self.address.url.startswith("https"):
@@ -207,12 +214,16 @@ class RestClient:
         return ssl.create_default_context(cafile=self.address.certificate)
 
 
+def _find_errors(text: str) -> list[str]:
+    try:
+        return [str(error) for error in json.loads(text)["errors"]]
+    except (ValueError, KeyError, TypeError):
+        return []
+
+
 def refusal(code: int, text: str) -> str:
     """Return the message of an error response, in one line."""
-    try:
-        errors = [str(error) for error in json.loads(text)["errors"]]
-    except (ValueError, KeyError, TypeError):
-        errors = [text]
+    errors = _find_errors(text) or [text]
     message = next((first_line(error) for error in errors if error.strip()), f"the server answers {code}")
     if code in (401, 403):
         message += ". Set the token in PENSTOCK_REST_TOKEN, or in penstock.rest.token of config.yaml"

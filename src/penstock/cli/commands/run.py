@@ -237,17 +237,27 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("-s", "--session", metavar="NAME", help="The session's name; each session has its own history.")
 @click.option("-hist", "--history", type=click.Path(dir_okay=False, path_type=Path), help="The history file.")
 @click.option("-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set an option (repeatable).")
+@click.option("--gateway", metavar="URL", help="Run the statements in the SQL gateway at this host:port or URL.")
+@click.option("--token", metavar="TOKEN", help="The token of the gateway; by default PENSTOCK_REST_TOKEN.")
 def sql_command(
-    file: Path | None, init: tuple[Path, ...], session: str | None, history: Path | None, properties: tuple[str, ...]
+    file: Path | None,
+    init: tuple[Path, ...],
+    session: str | None,
+    history: Path | None,
+    properties: tuple[str, ...],
+    gateway: str | None,
+    token: str | None,
 ) -> None:
     """Run SQL: at a prompt, from a file, or from standard input.
 
     Exits with 1 at the first statement of a file that fails. Jobs run in this process: after the last statement of a
-    file, it waits for all jobs that the file started.
+    file, it waits for all jobs that the file started. With --gateway, jobs run there, and go on.
     """
     from penstock.cli.sql_shell.shell import ShellOptions, run_shell
 
-    sys.exit(run_shell(ShellOptions(init, file, session, history, properties)))
+    if token is not None and gateway is None:
+        raise click.UsageError("--token is the token of a --gateway.")
+    sys.exit(run_shell(ShellOptions(init, file, session, history, properties, gateway, token)))
 
 
 @click.command("gateway")

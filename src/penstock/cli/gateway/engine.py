@@ -20,11 +20,13 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from concurrent.futures import wait
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -40,15 +42,16 @@ from penstock.cli.program.launch import log_file, started_detached
 from penstock.cli.sql_shell.statements import split
 from penstock.drivers.global_configuration import OPTIONS_VARIABLE, default_configuration, handed_over
 from penstock.drivers.logs import log_to_stderr_by_default
-from penstock.drivers.running_job import JobClient
+from penstock.drivers.running_job import JobClient, JobHandle, RunningJob
 from penstock.server.attachment import dispatcher, prepare
-from penstock.server.dispatcher import DispatchedJob, Dispatcher
+from penstock.server.dispatcher import Dispatcher
 from penstock.server.gateway.routes import gateway_application
 from penstock.server.gateway.sessions import GatewayError, Result, Sessions, SessionSettings, TableRefresh
 from penstock.server.rest.calls.context import RestContext, RestSettings
 from penstock.server.rest.server import RestServer
 from penstock.sql.data.errors import TableRuntimeError, ValidationError
 from penstock.sql.data.types import DataType, LocalZonedTimestampType
+from penstock.sql.executor import analyzed_job
 from penstock.sql.materialized_tables.scheduler import GROUP, SCHEDULER, Cron, Refresh
 from penstock.sql.parser import SqlParserError, parse_path, parse_statement, statements
 from penstock.sql.parser.unparse import format_path
@@ -73,6 +76,8 @@ _CLASSES: Final[tuple[tuple[type[BaseException], str], ...]] = (
 _OF_CLIENTS: Final = ("rest.", "$internal.", "jobmanager.", "taskmanager.", "sql-gateway.", "penstock.rest.")
 #: How often (s) a statement that waits for its job looks whether it was cancelled.
 LOOK_SECONDS: Final = 0.1
+#: How many ended queries in BATCH mode are listed.
+ENDED_MAX: Final = 50
 #: How long (s) jobs may take to end with the gateway.
 END_SECONDS: Final = 60.0
 _JOB_COLUMNS: Final = ("job id", "job name", "status", "start time")
@@ -93,16 +98,82 @@ _CHANGES_SESSION: Final = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class ListedJob:
+    """A job of the gateway: its client, its name, and when (ms since the epoch) it began."""
+
+    client: JobHandle | JobClient
+    name: str
+    began_ms: int
+
+    @property
+    def job_id(self) -> str:
+        """The id of the job."""
+        return str(self.client.get_job_id())
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the job has ended."""
+        return self.client.get_job_execution_result().done()
+
+    @property
+    def status(self) -> str:
+        """The status of the job."""
+        client = self.client
+        return (client.get_job_status().result() if isinstance(client, JobClient) else client.status()).name
+
+
+class GatewayJobs:
+    """The jobs of all sessions, including queries in BATCH mode, which Spark runs and the dispatcher does not know.
+
+    Thread-safe.
+
+    Args:
+        dispatcher: the jobs of the process.
+    """
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+        self._lock = threading.Lock()
+        self._queries: list[ListedJob] = []
+
+    def note(self, client: JobClient, name: str) -> None:
+        """Remember the job of a statement, unless the dispatcher knows it. The oldest ended jobs are forgotten.
+
+        As in Flink, a query without a name has that of its text.
+        """
+        query = ListedJob(client, name, int(time.time() * 1000))
+        if self._dispatcher.job(query.job_id) is not None:
+            return
+        with self._lock:
+            ended = [listed for listed in self._queries if listed.has_ended]
+            forgotten = ended[: max(0, len(ended) + 1 - ENDED_MAX)]
+            self._queries = [*(listed for listed in self._queries if listed not in forgotten), query]
+
+    def jobs(self) -> list[ListedJob]:
+        """Return all jobs, the newest first."""
+        known = [ListedJob(job.handle, job.name, job.began_ms) for job in self._dispatcher.jobs()]
+        with self._lock:
+            return sorted([*known, *self._queries], key=lambda job: -job.began_ms)
+
+    def find(self, job_id: str) -> ListedJob:
+        """Return a job; raise `ValidationError` if it is unknown."""
+        listed = next((job for job in self.jobs() if job.job_id == job_id.lower()), None)
+        if listed is None:
+            raise ValidationError(f"The gateway has no job '{job_id}'. SHOW JOBS lists its jobs.")
+        return listed
+
+
 class TableEngine:
     """See `Engine`.
 
     Args:
         configuration: the options of the gateway, to which RESET returns.
         options: the options of the session.
-        jobs: the jobs of the process.
+        jobs: the jobs of all sessions.
     """
 
-    def __init__(self, configuration: Configuration, options: Mapping[str, str], jobs: Dispatcher) -> None:
+    def __init__(self, configuration: Configuration, options: Mapping[str, str], jobs: GatewayJobs) -> None:
         self._jobs = jobs
         self._of_client = {key: value for key, value in options.items() if key.startswith(_OF_CLIENTS)}
         settings = EnvironmentSettings.new_instance().with_configuration(configuration).build()
@@ -127,7 +198,7 @@ class TableEngine:
         with self._options_of_statement(options):
             match parsed:
                 case statements.Show(what="JOBS"):
-                    return self._job_result(list(reversed(self._jobs.jobs())))
+                    return self._job_result(self._jobs.jobs())
                 case statements.JobStatement():
                     return self._run_job_statement(parsed)
                 case statements.SetOption():
@@ -169,8 +240,12 @@ class TableEngine:
         while isinstance(parsed, statements.Execute):
             parsed = parsed.statement
         client = result.get_job_client()
+        if client is not None:
+            self._jobs.note(client, self._config.get(rest.PIPELINE_NAME.key()) or hide(text.strip()))
         if isinstance(parsed, statements.QueryStatement):
             return self._result(result, True, client)
+        if isinstance(parsed, statements.Explain) and parsed.runs:
+            return self._text_result("result", _wait_for_text(result, is_cancelled))
         if client is None:
             return self._result(result, False, None)
         job_id = str(client.get_job_id())
@@ -197,23 +272,23 @@ class TableEngine:
         return Result(columns, writer, result.held_rows(), is_query, has_content, job_id, result.cancel)
 
     def _run_job_statement(self, statement: statements.JobStatement) -> Result:
-        job = self._jobs.job(statement.job_id)
-        if job is None:
-            raise ValidationError(f"The gateway has no job '{statement.job_id}'. SHOW JOBS lists its jobs.")
+        job = self._jobs.find(statement.job_id)
         if statement.verb == "DESCRIBE":
             return self._job_result([job])
+        if statement.verb == "ANALYZE":
+            return self._text_result("result", _analyze(job))
         if "SAVEPOINT" in statement.options:
-            path = job.handle.stop_with_savepoint("DRAIN" in statement.options).result()
+            path = job.client.stop_with_savepoint("DRAIN" in statement.options).result()
             return self._text_result("savepoint path", path)
-        job.handle.cancel().result()
+        job.client.cancel().result()
         return self._text_result("result", "OK", has_content=False)
 
     def _text_result(self, column: str, text: str, has_content: bool = True) -> Result:
         writer = RowWriter((column,), (STRING,), self._zone())
         return Result(columns_json((column,), (STRING,)), writer, iter([("+I", (text,))]), has_content=has_content)
 
-    def _job_result(self, jobs: Sequence[DispatchedJob]) -> Result:
-        rows = [(job.job_id, job.name, job.handle.status().name, job.began_ms * 1_000_000) for job in jobs]
+    def _job_result(self, jobs: Sequence[ListedJob]) -> Result:
+        rows = [(job.job_id, job.name, job.status, job.began_ms * 1_000_000) for job in jobs]
         writer = RowWriter(_JOB_COLUMNS, _JOB_TYPES, self._zone(), self._config.read(known.GATEWAY_TRUE_INSTANTS))
         return Result(columns_json(_JOB_COLUMNS, _JOB_TYPES), writer, iter([("+I", row) for row in rows]))
 
@@ -363,6 +438,26 @@ def _only_statement(text: str) -> str:
     return text[: text.rindex(found[0].text) + len(found[0].text)] if found else text
 
 
+def _analyze(job: ListedJob) -> str:
+    if isinstance(job.client, RunningJob):
+        return analyzed_job(job.client)
+    raise UnsupportedError(
+        f"Spark runs the query '{job.job_id}', and its page shows what it does. EXPLAIN ANALYZE with the query itself "
+        "shows what it has done"
+    )
+
+
+def _wait_for_text(result: TableResult, is_cancelled: Callable[[], bool]) -> str:
+    """Wait for the text of EXPLAIN ANALYZE, and return it. If the statement is cancelled, its job is, too."""
+    with ThreadPoolExecutor(1, "penstock-gateway-explain") as pool:
+        rows = pool.submit(lambda: list(result.held_rows()))
+        while not rows.done() and not is_cancelled():
+            wait([rows], LOOK_SECONDS)
+        if not rows.done():
+            result.cancel()
+        return "".join(str(values[0]) for _, values in rows.result())
+
+
 def _wait_for(client: JobClient, is_cancelled: Callable[[], bool]) -> None:
     """Wait for the end of a job, unless the statement is cancelled; raise its failure."""
     done = client.get_job_execution_result()
@@ -422,7 +517,8 @@ class Gateway:
     def __init__(self, configuration: Configuration, jobs: Dispatcher) -> None:
         read = configuration.read
         bounds = SessionSettings(read(known.GATEWAY_SESSIONS_MAX), read(known.GATEWAY_IDLE_TIMEOUT_MS) / 1000)
-        self.sessions = Sessions(lambda options: TableEngine(configuration, options, jobs), bounds)
+        listed = GatewayJobs(jobs)
+        self.sessions = Sessions(lambda options: TableEngine(configuration, options, listed), bounds)
         self.sessions.workflows = EmbeddedWorkflows(self.sessions)
         context = RestContext(jobs, configuration)
         settings = gateway_settings(configuration)

@@ -108,6 +108,16 @@ def candidates(before: str, after: str, names: Names) -> Candidates:
     return _fitting(dict.fromkeys(candidate_names), word)
 
 
+def find_word(before: str) -> str:
+    """Return the unfinished word, name or text at the end of a statement, which completion replaces."""
+    last = next((piece for piece in reversed(list(scan(before))) if not piece.is_blank), None)
+    if last is None:
+        return ""
+    if last.kind is Kind.TEXT and not last.is_closed:
+        return last.text[1:]
+    return last.text if last.end == len(before) and last.kind in (Kind.WORD, Kind.QUOTED) else ""
+
+
 def _names(
     parents: Sequence[str],
     previous: str,
@@ -290,10 +300,10 @@ WELCOME = "Penstock SQL. HELP; lists the commands, QUIT; exits.\n"
 
 
 class SqlCompleter(Completer):
-    """Completion for prompt-toolkit."""
+    """Completion for prompt-toolkit. `complete` returns the texts for the word between two parts of a statement."""
 
-    def __init__(self, names: Names) -> None:
-        self._names = names
+    def __init__(self, complete: Callable[[str, str], Sequence[str]]) -> None:
+        self._complete = complete
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         """See `Completer`."""
@@ -304,8 +314,8 @@ class SqlCompleter(Completer):
             before = before[before.rindex(open_ones[-1].text) :]
         elif before.rstrip().endswith(";"):
             before = ""
-        completions = candidates(before, document.text_after_cursor, self._names)
-        return (Completion(text, -completions.length) for text in completions.texts)
+        length = len(find_word(before))
+        return (Completion(text, -length) for text in self._complete(before, document.text_after_cursor))
 
 
 class History(FileHistory):
@@ -343,7 +353,7 @@ class Prompt:
             multiline=True,
             prompt_continuation=self._continuation,
             lexer=SqlLexer(lambda: config.read(COLOR_SCHEMA)),
-            completer=SqlCompleter(SessionNames(shell.tables)),
+            completer=SqlCompleter(shell.complete),
             complete_while_typing=False,
             history=History(str(history)),
             enable_history_search=True,
@@ -366,7 +376,7 @@ class Prompt:
                 except EOFError:
                     self._shell.command(ShellCommand("QUIT"))
         finally:
-            self._shell.jobs.cancel_all()
+            self._shell.close()
 
     def _run(self, text: str) -> None:
         """Run the typed statements, up to the first one that fails or is interrupted."""

@@ -20,7 +20,7 @@ from concurrent.futures import wait
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import PenstockError, ResourceError, UnsupportedError, WrongValueError
@@ -28,9 +28,9 @@ from penstock.base.options import RECOVERY_PATH
 from penstock.cli.sql_shell import display
 from penstock.cli.sql_shell.statements import Statement, error_text, reason, split
 from penstock.drivers.cancellation import wait_until_done
-from penstock.drivers.running_job import JobClient
+from penstock.drivers.running_job import JobClient, RunningJob
 from penstock.sql.data.errors import ValidationError
-from penstock.sql.executor import ChangelogRow
+from penstock.sql.executor import ChangelogRow, analyzed_job
 from penstock.sql.logical.nodes import PlanColumn, RowSchema
 from penstock.sql.parser import parse_statement, statements
 from penstock.sql.session.result import NULL_TEXT, CloseableIterator, ResultKind, Tableau, TableResult, format_value
@@ -223,7 +223,7 @@ class SessionJobs:
         return results.table(_COLUMNS, [job.row() for job in reversed(self._jobs.values())])
 
     def run(self, statement: statements.JobStatement) -> TableResult:
-        """Run DESCRIBE JOB or STOP JOB.
+        """Run DESCRIBE JOB, STOP JOB or EXPLAIN ANALYZE JOB.
 
         Raises:
             ValidationError: if the session has not started the job, or the options do not fit.
@@ -236,6 +236,9 @@ class SessionJobs:
             )
         if statement.verb == "DESCRIBE":
             return results.table(_COLUMNS, [job.row()])
+        if statement.verb == "ANALYZE":
+            assert isinstance(job.client, RunningJob)
+            return results.text(analyzed_job(job.client))
         if "SAVEPOINT" in statement.options:
             stopped = job.client.stop_with_savepoint("DRAIN" in statement.options)
             wait_until_done(stopped)
@@ -268,7 +271,7 @@ class SessionJobs:
 
 
 #: the older name of `execution.state-recovery.path`
-_SAVEPOINT_PATH: Final = "execution.savepoint.path"
+SAVEPOINT_PATH: Final = "execution.savepoint.path"
 _CLEAR_SCREEN: Final = "\x1b[2J\x1b[H"
 _SUCCEEDED: Final = "[INFO] Execute statement succeeded.\n"
 HELP: Final = """\
@@ -278,6 +281,7 @@ Statements end with a semicolon and may span lines.
   INSERT INTO …              start a job that writes to a table
   EXECUTE STATEMENT SET      run several INSERTs as one job: BEGIN …; …; END;
   EXPLAIN …                  show the plan of a query or an INSERT
+  EXPLAIN ANALYZE …          run it, and show what each operator has done; JOB 'id': that of a running job
   CREATE, ALTER, DROP        define tables, views, functions, catalogs, databases
   SHOW, DESCRIBE, USE        list, describe and select them
   SET 'key' = 'value'        set an option; SET alone lists all options
@@ -289,6 +293,16 @@ Statements end with a semicolon and may span lines.
 """
 
 
+class Tables(Protocol):
+    """Runs statements: a `TableEnvironment`, or a session of a gateway."""
+
+    def get_config(self) -> TableConfig:
+        """Return the options."""
+
+    def execute_sql(self, statement: str) -> TableResult:
+        """Run a statement."""
+
+
 class Shell:
     """See the module docstring.
 
@@ -298,9 +312,11 @@ class Shell:
         clock: a clock (s).
     """
 
-    def __init__(
-        self, tables: TableEnvironment, is_terminal: bool = False, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    #: the text before the id of a job, and the text after its end
+    submitted = "[INFO] SQL update statement has been successfully submitted to the cluster:\nJob ID: "
+    completed = "[INFO] Complete execution of the SQL update statement.\n"
+
+    def __init__(self, tables: Tables, is_terminal: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self.tables = tables
         self.jobs = SessionJobs()
         #: whether QUIT has been run
@@ -362,7 +378,7 @@ class Shell:
         return False
 
     def _set(self, key: str, value: str, text: str) -> None:
-        if key == _SAVEPOINT_PATH:
+        if key == SAVEPOINT_PATH:
             self.tables.get_config().set(RECOVERY_PATH.key(), value)
             write_out(_SUCCEEDED)
         else:
@@ -388,19 +404,23 @@ class Shell:
             parsed = parsed.statement
         if isinstance(parsed, statements.QueryStatement):
             return self._view.show(result, begun)
-        self.has_open_set = isinstance(parsed, statements.BeginStatementSet) or (
-            self.has_open_set and isinstance(parsed, statements.Insert)
-        )
-        if isinstance(result.get_job_client(), JobClient):
+        self._note_statement_set(parsed)
+        has_job = isinstance(result.get_job_client(), JobClient)
+        if has_job and not isinstance(parsed, statements.Explain):  # EXPLAIN ANALYZE ends with its job
             return self._started(result, waits)
         self._print(result)
         return True
+
+    def _note_statement_set(self, parsed: statements.Statement) -> None:
+        self.has_open_set = isinstance(parsed, statements.BeginStatementSet) or (
+            self.has_open_set and isinstance(parsed, statements.Insert)
+        )
 
     def _started(self, result: TableResult, waits: bool) -> bool:
         tables = result.get_resolved_schema().get_column_names()
         name = self.tables.get_config().get("pipeline.name") or f"insert-into_{','.join(tables)}"
         job = self.jobs.add(result, name)
-        write_out(f"[INFO] SQL update statement has been successfully submitted to the cluster:\nJob ID: {job.id}\n")
+        write_out(f"{self.submitted}{job.id}\n")
         if not waits:
             return True
         try:
@@ -411,8 +431,19 @@ class Shell:
             job.client.cancel().result()
             write_out("[INFO] The job is cancelled.\n")
             return False
-        write_out("[INFO] Complete execution of the SQL update statement.\n")
+        write_out(self.completed)
         return True
+
+    def complete(self, before: str, after: str) -> Sequence[str]:
+        """Return the texts that may replace the word before a place; needs prompt-toolkit."""
+        from penstock.cli.sql_shell.prompt import SessionNames, candidates
+
+        assert isinstance(self.tables, TableEnvironment)
+        return candidates(before, after, SessionNames(self.tables)).texts
+
+    def close(self) -> None:
+        """Cancel the jobs that still run."""
+        self.jobs.cancel_all()
 
     @staticmethod
     def _print(result: TableResult) -> None:
@@ -538,7 +569,7 @@ class ShellOptions:
     """The options of the command line.
 
     `init`: files that prepare the session; `file`: the file to run; `session`: the name of the session; `history`: the
-    file for the history; `properties`: options as `key=value`.
+    file for the history; `properties`: options as `key=value`; `gateway`: the address of a gateway; `token`: its token.
     """
 
     init: Sequence[Path] = ()
@@ -546,6 +577,8 @@ class ShellOptions:
     session: str | None = None
     history: Path | None = None
     properties: Sequence[str] = ()
+    gateway: str | None = None
+    token: str | None = None
 
 
 def run_shell(options: ShellOptions) -> int:
@@ -558,7 +591,31 @@ def run_shell(options: ShellOptions) -> int:
     is_prompt = options.file is None and sys.stdin.isatty()
     if is_prompt or sys.stderr.isatty():
         display.limit_log()
-    shell = Shell(TableEnvironment.create(parse_settings(options.properties)), is_prompt and sys.stdout.isatty())
+    shell = _begin_shell(options, is_prompt and sys.stdout.isatty())
+    try:
+        return _run(shell, options, is_prompt)
+    finally:
+        shell.close()
+
+
+def _begin_shell(options: ShellOptions, is_terminal: bool) -> Shell:
+    if options.gateway is None:
+        return Shell(TableEnvironment.create(parse_settings(options.properties)), is_terminal)
+    from penstock.cli.client.rest_client import TOKEN_OPTION, resolve_address
+    from penstock.cli.sql_shell.remote import GatewayShell, connect
+
+    properties = parse_properties(options.properties)
+    given = {} if options.token is None else {TOKEN_OPTION: options.token}
+    address = resolve_address(options.gateway, properties | given, "--gateway", "8083")
+    of_session = {key: value for key, value in properties.items() if not key.startswith(_OF_CONNECTION)}
+    return GatewayShell(connect(address, of_session, options.session), is_terminal)
+
+
+#: Options for the way to the gateway, which are not for its session.
+_OF_CONNECTION: Final = ("penstock.rest.", "security.ssl.rest.")
+
+
+def _run(shell: Shell, options: ShellOptions, is_prompt: bool) -> int:
     for path in options.init:
         if not run_init(shell, path.read_text(), str(path)):
             return 1
@@ -571,6 +628,12 @@ def run_shell(options: ShellOptions) -> int:
 
 def parse_settings(properties: Sequence[str]) -> EnvironmentSettings:
     """Return the settings with these options, each `key=value`."""
+    options = parse_properties(properties)
+    return EnvironmentSettings.new_instance().with_configuration(Configuration.from_dict(options)).build()
+
+
+def parse_properties(properties: Sequence[str]) -> dict[str, str]:
+    """Return the options, each given as `key=value`."""
     options = {}
     for option in properties:
         key, equals, value = option.partition("=")
@@ -578,4 +641,4 @@ def parse_settings(properties: Sequence[str]) -> EnvironmentSettings:
             raise WrongValueError(f"-D takes key=value, not {option!r}")
         display.check_option(key, value)
         options[key] = value
-    return EnvironmentSettings.new_instance().with_configuration(Configuration.from_dict(options)).build()
+    return options

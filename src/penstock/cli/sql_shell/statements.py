@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
+from penstock.base.errors import OperationError
 from penstock.base.secrets import hide
 from penstock.sql.parser import SqlParserError
 
@@ -172,9 +173,15 @@ def error_text(error: BaseException, statement: Statement, source: str | None = 
     return hide("\n".join(lines) + "\n")
 
 
+class RefusedStatement(OperationError):
+    """The error of a statement that ran in a gateway. Its message begins with the class that the gateway names."""
+
+
 def reason(error: BaseException) -> str:
     """Return an error as text, with its class and without secrets."""
     text = hide(str(error))
+    if isinstance(error, RefusedStatement):
+        return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -123,6 +123,46 @@ def arrow_batches(frame: DataFrame) -> list[pa.RecordBatch]:
     return batches
 
 
+#: operators of Spark's plans that only hold others
+_WRAPPERS: Final = ("WholeStageCodegen", "InputAdapter", "ColumnarToRow")
+_UNITS: Final = {"timing": (1, " ms"), "nsTiming": (1_000_000, " ms"), "size": (1, " B")}
+
+
+def describe_executed_plan(frame: DataFrame) -> str:
+    """Return the plan of a query that has run, an operator a line, with Spark's metrics that are not 0."""
+    if _is_connect(frame.sparkSession):
+        return "Spark Connect does not tell the metrics of a query.\n"
+    lines: list[str] = []
+
+    def add(node: Any, depth: int) -> None:
+        name = str(node.nodeName())
+        if name == "AdaptiveSparkPlan":
+            add(node.executedPlan(), depth)
+        elif name.endswith("QueryStage"):
+            add(node.plan(), depth)
+        else:
+            is_shown = not name.startswith(_WRAPPERS)
+            if is_shown:
+                lines.append(f"{'  ' * depth}{name}{_describe_metrics(node)}\n")
+            children = node.children()
+            for index in range(children.size()):
+                add(children.apply(index), depth + is_shown)
+
+    add(frame._jdf.queryExecution().executedPlan(), 0)
+    return "".join(lines)
+
+
+def _describe_metrics(node: Any) -> str:
+    texts = []
+    entries = node.metrics().iterator()
+    while entries.hasNext():
+        metric = entries.next()._2()
+        factor, unit = _UNITS.get(metric.metricType(), (1, ""))
+        if metric.value() > 0 and metric.name().isDefined() and metric.metricType() != "average":
+            texts.append(f"{metric.name().get()}: {metric.value() // factor:,}{unit}")
+    return f" [{', '.join(sorted(texts))}]" if texts else ""
+
+
 def _is_connect(session: Any) -> bool:
     return "connect" in type(session).__module__
 

@@ -202,20 +202,23 @@ class StatementParser(AlterParser):
     def _explain(self, at: int) -> Statement:
         self.expect("EXPLAIN")
         details: list[str] = []
-        if self.accept("PLAN"):
+        runs = self.accept("ANALYZE")
+        if runs and self.accept("JOB"):
+            return statements.JobStatement("ANALYZE", self.text(), at=at)
+        if not runs and self.accept("PLAN"):
             self.expect("FOR")
-        elif self.sees_any(*_DETAILS):
+        elif not runs and self.sees_any(*_DETAILS):
             details = self.parse_items(self._detail)
             if len(set(details)) < len(details):
                 self.refuse(f"EXPLAIN takes each of {', '.join(details)} once, and is wrong", at)
         if self.sees("STATEMENT", "SET") or self.accept("EXECUTE"):
-            return statements.Explain(self._executed(), tuple(details), at=at)
+            return statements.Explain(self._executed(), tuple(details), runs, at=at)
         statement = self.statement()
         explained = (statements.QueryStatement, statements.Insert, statements.CreateTable)
         has_query = not isinstance(statement, statements.CreateTable) or statement.query is not None
         if not isinstance(statement, explained) or not has_query:
             self.refuse("EXPLAIN is for queries, INSERT and STATEMENT SET, and not for the statement that begins", at)
-        return statements.Explain(statement, tuple(details), at=at)
+        return statements.Explain(statement, tuple(details), runs, at=at)
 
     def _executed(self) -> Statement:
         """Parse the statement that EXECUTE runs: a query, INSERT or STATEMENT SET."""

@@ -85,11 +85,12 @@ class ExecutePlan(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Explain(Statement):
-    """EXPLAIN, with the requested details."""
+    """EXPLAIN, with the requested details. `runs`: EXPLAIN ANALYZE, which runs the statement and shows its figures."""
 
     kind: ClassVar = "EXPLAIN"
     statement: Statement
     details: tuple[str, ...] = ()
+    runs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -509,7 +510,7 @@ class JarStatement(Statement):
 
 @dataclass(frozen=True, slots=True)
 class JobStatement(Statement):
-    """STOP JOB or DESCRIBE JOB (`verb`). `options`: how to stop it."""
+    """STOP JOB, DESCRIBE JOB, or EXPLAIN ANALYZE JOB (`verb`: ANALYZE). `options`: how to stop it."""
 
     verb: str
     job_id: str

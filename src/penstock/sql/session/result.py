@@ -50,9 +50,14 @@ _EPOCH: Final = datetime.datetime(1970, 1, 1)
 
 
 def format_value(value: Any, data_type: DataType, null: str = "NULL") -> str:
-    """Format an external value. `null`: the text for None at the top level; nested values always use `NULL`."""
+    """Format an external value. `null`: the text for None at the top level; nested values always use `NULL`.
+
+    Texts are not formatted, whatever the type: results of a gateway consist of texts.
+    """
     if value is None:
         return null
+    if isinstance(value, str):
+        return value
     match data_type:
         case types.BooleanType():
             return "TRUE" if value else "FALSE"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import tzinfo
@@ -31,7 +32,7 @@ from penstock.sql.catalogs.file_catalog import file_catalog
 from penstock.sql.catalogs.manager import CatalogManager, inline_view
 from penstock.sql.data.datetimes import zone_by_id
 from penstock.sql.data.errors import ValidationError
-from penstock.sql.data.types import BigIntType, DataType
+from penstock.sql.data.types import LENGTH_MAX, BigIntType, DataType, VarCharType
 from penstock.sql.executor import ChangelogRow, Executor, Job
 from penstock.sql.functions.definition import Session
 from penstock.sql.functions.registry import is_built_in
@@ -190,6 +191,65 @@ class TableConfig:
         self._configuration.write(PYTHON_EXECUTABLE, python_exec)
 
 
+#: the module with Flink's functions, and other ones that LOAD MODULE knows: the import paths of their functions
+CORE: Final = "core"
+MODULES: Final[dict[str, dict[str, str]]] = {
+    "state": {"savepoint_metadata": "penstock.sql.connectors.savepoint.SAVEPOINT_METADATA"}
+}
+
+
+class Modules:
+    """The modules of a session: `loaded`, and of these `used`, in the order of resolution."""
+
+    def __init__(self) -> None:
+        self.loaded = [CORE]
+        self.used = [CORE]
+
+    def load(self, name: str) -> None:
+        """Load a module, and use it after the others.
+
+        Raises:
+            ValidationError: if it is loaded.
+            UnsupportedError: if it is unknown.
+        """
+        if name in self.loaded:
+            raise ValidationError(f"A module with name '{name}' already exists")
+        if name not in MODULES:
+            known = ", ".join(sorted(MODULES))
+            raise UnsupportedError(f"there is no module '{name}': Penstock has the functions of '{CORE}', and {known}")
+        self.loaded.append(name)
+        self.used.append(name)
+
+    def unload(self, name: str) -> None:
+        """Remove a module. Raises `ValidationError` if it is not loaded."""
+        if name not in self.loaded:
+            raise ValidationError(f"No module with name '{name}' exists")
+        if name == CORE:
+            raise UnsupportedError(f"the module '{CORE}' has all functions and cannot be unloaded")
+        self.loaded.remove(name)
+        self.used = [used for used in self.used if used != name]
+
+    def use(self, names: Sequence[str]) -> None:
+        """Use these modules alone. Raises `ValidationError` for one that is not loaded, or is named twice."""
+        for name in names:
+            if name not in self.loaded:
+                raise ValidationError(f"No module with name '{name}' exists")
+            if names.count(name) > 1:
+                raise ValidationError(f"Module '{name}' appears more than once")
+        if CORE not in names:
+            raise UnsupportedError(f"the module '{CORE}' has the functions that queries consist of: name it, too")
+        self.used = list(names)
+
+    def function_names(self) -> list[str]:
+        """Return the names of the functions of used modules besides `core`."""
+        return [function for name in self.used for function in MODULES.get(name, ())]
+
+    def find(self, function: str) -> CatalogFunction | None:
+        """Return a function of a used module."""
+        targets = [MODULES[name][function] for name in self.used if function in MODULES.get(name, ())]
+        return CatalogFunction(targets[0], "PYTHON") if targets else None
+
+
 FunctionPath = tuple[str, str, str]
 
 
@@ -342,6 +402,7 @@ class TableSession:
         self.catalog_descriptors = {catalog.name: CatalogDescriptor(catalog.name, {"type": IN_MEMORY})}
         #: the inserts since BEGIN STATEMENT SET, until END
         self.open_set: list[Write] | None = None
+        self.modules = Modules()
         self._executor = executor
         self._anonymous = self._unnamed = 0
 
@@ -374,7 +435,9 @@ class TableSession:
         function = self.functions.find_system(name) if len(path) == 1 else None
         if function is None and (hidden or len(path) > 1 or not is_built_in(name)):
             full_path = self.manager.qualified(path)
-            function = self.functions.find_temporary(full_path)
+            function = self.modules.find(name) if len(path) == 1 else None
+            if function is None:
+                function = self.functions.find_temporary(full_path)
             catalog, at = self.manager.catalog(full_path[0]), ObjectPath(full_path[1], name)
             if function is None and catalog.function_exists(at):
                 function = catalog.get_function(at)
@@ -436,8 +499,7 @@ class TableSession:
         allow_plans(plans)
         sinks = [".".join(plan.path) for plan in plans]
         options = self.config.to_map()
-        name = options.get("pipeline.name") or f"insert-into_{','.join(sinks)}"
-        job = self.executor.write(plans, options, self._session(), name)
+        job = self.executor.write(plans, options, self._session(), _name_of_job(options, plans))
         if self.config.read(DML_SYNC):
             job.wait()
         kinds: list[DataType] = [BigIntType()] * len(sinks)
@@ -454,10 +516,41 @@ class TableSession:
             return text
         return f"{text}\n{self._executor.explain(plans, self.config.to_map(), self._session(), details)}"
 
+    def analyze(self, plans: Sequence[Node]) -> TableResult:
+        """Start one job of a query or of several INSERTs; the result is its plan with what it has done, at its end.
+
+        An interrupt ends the job; the result has what it has done by then.
+        """
+        text, options, session = self.explain(plans), self.config.to_map(), self._session()
+        writes = [plan for plan in plans if isinstance(plan, Write)]
+        reading = None if writes else self.executor.collect(plans[0], options, session)
+        job: Job = reading or self.executor.write(writes, options, session, _name_of_job(options, writes))
+
+        def rows() -> Iterator[ChangelogRow]:
+            try:
+                if reading is not None:
+                    deque(reading.held_rows(), maxlen=0)
+                else:
+                    job.wait()
+            except KeyboardInterrupt:
+                job.client().cancel()
+            job.client().get_job_execution_result().exception()
+            yield "+I", (f"{text.rstrip()}\n\n{job.analyzed()}",)
+
+        kind = VarCharType(LENGTH_MAX)
+        style = RawContent(RowSchema((PlanColumn("result", kind),)))
+        schema = ResolvedSchema.physical(["result"], [kind])
+        cancel = lambda: job.client().cancel().result()  # noqa: E731
+        return TableResult(ResultKind.SUCCESS_WITH_CONTENT, schema, rows, style, job, cancel, rows)
+
     def plan(self, plans: Sequence[Node]) -> Plan:
         """Return the job plan of these plans without running it."""
         allow_plans(plans)
         return self.executor.plan(plans, self.config.to_map(), self._session())
+
+
+def _name_of_job(options: Mapping[str, str], plans: Sequence[Write]) -> str:
+    return options.get("pipeline.name") or f"insert-into_{','.join('.'.join(plan.path) for plan in plans)}"
 
 
 def _counts(job: Job, sinks: int) -> Iterator[ChangelogRow]:

@@ -37,7 +37,7 @@ from penstock.drivers.running_job import JobClient, completed
 from penstock.drivers.spark.frames import DataFrameSource
 from penstock.drivers.spark.handle import SparkHandle, short_reason
 from penstock.drivers.spark.session import hand_back, obtain_spark
-from penstock.drivers.spark.table_queries import QueryThreads, arrow_batches
+from penstock.drivers.spark.table_queries import QueryThreads, arrow_batches, describe_executed_plan
 from penstock.plan.stream_graph import Plan
 from penstock.plan.transformation import Transformation, Upstream
 from penstock.runtime.columns import ColumnBatch
@@ -129,6 +129,7 @@ class BatchQuery:
         self._name = "a query of tables"
         self._result: Future[list[pa.RecordBatch]] = Future()
         self._is_cancelled = False
+        self._frame = frame
         self._began = time.monotonic()
         self._client = BatchQueryClient(self)
         _THREADS.start(partial(self._run, frame))
@@ -179,6 +180,11 @@ class BatchQuery:
     def client(self) -> JobClient:
         """See `Job`."""
         return self._client
+
+    def analyzed(self) -> str:
+        """See `Job`: Spark's operators, with Spark's metrics."""
+        status = f"Query {self._client.get_job_id()} is {self.status().name}"
+        return f"== Analyzed Query ==\n{status}\n\n{describe_executed_plan(self._frame)}"
 
     def _outcome(self, done: Future[list[pa.RecordBatch]]) -> JobExecutionResult:
         """Return the result of the query as a job result. Raises the error that made the query fail."""

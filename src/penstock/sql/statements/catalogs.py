@@ -1,7 +1,7 @@
 """CREATE, ALTER, DROP and USE of catalogs and databases, and LOAD, UNLOAD and USE MODULES.
 
-The functions for catalogs also dispatch these statements for all other kinds of objects. The only module is `core`,
-with all of Flink's functions.
+The functions for catalogs also dispatch these statements for all other kinds of objects. The module `core` has all of
+Flink's functions, and is always used.
 """
 
 from __future__ import annotations
@@ -85,27 +85,16 @@ def show_create_database(session: TableSession, path: tuple[str, ...]) -> str:
     return results.create_text("DATABASE", (catalog, name), database.comment, database.properties)
 
 
-CORE: Final = "core"
-
-
 def _load(session: TableSession, statement: statements.LoadModule) -> TableResult:
-    name = statement.name.lower()
     if statement.unloads:
-        if name != CORE:
-            raise ValidationError(f"No module with name '{statement.name}' exists")
-        raise UnsupportedError("the module 'core' has all functions and cannot be unloaded")
-    if name == CORE:
-        raise ValidationError("A module with name 'core' already exists")
-    raise UnsupportedError(f"there is no module '{statement.name}': Penstock has the functions of 'core' alone")
-
-
-def use_modules(names: list[str]) -> None:
-    """Check the module names of USE MODULES."""
-    for name in names:
-        if name.lower() != CORE:
-            raise ValidationError(f"No module with name '{name}' exists")
-        if names.count(name) > 1:
-            raise ValidationError(f"Module '{name}' appears more than once")
+        session.modules.unload(statement.name.lower())
+        return results.done()
+    if statement.options:
+        raise ValidationError(
+            f"module '{statement.name}' has no options: {', '.join(key for key, _ in statement.options)}"
+        )
+    session.modules.load(statement.name.lower())
+    return results.done()
 
 
 MODULES_HANDLERS: Final[dict[type[statements.Statement], Callable[[TableSession, Any], TableResult]]] = {
@@ -214,7 +203,7 @@ def _use(session: TableSession, statement: statements.Use) -> TableResult:
             session.manager.use_catalog(statement.paths[0][0])
             return results.done()
         case "MODULES":
-            use_modules([path[0] for path in statement.paths])
+            session.modules.use([path[0].lower() for path in statement.paths])
             return results.done()
         case _:
             return use(session, statement.paths[0])

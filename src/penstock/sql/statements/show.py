@@ -29,7 +29,6 @@ from penstock.sql.session.result import TableResult
 from penstock.sql.session.session import TableSession
 from penstock.sql.statements import catalogs, models
 from penstock.sql.statements import catalogs as databases
-from penstock.sql.statements import catalogs as modules
 from penstock.sql.statements import insert as results
 from penstock.sql.statements import objects as functions
 from penstock.sql.statements.insert import plan_insert, with_text
@@ -333,7 +332,9 @@ def _databases(session: TableSession, statement: statements.Show) -> Iterable[st
 def _functions(session: TableSession, statement: statements.Show) -> Iterable[str]:
     catalog, database = _place(session, statement)
     names = functions.user_functions(session, catalog.name, database)
-    return names if statement.what == "USER FUNCTIONS" else sorted({*names, *functions.built_in_functions()})
+    if statement.what == "USER FUNCTIONS":
+        return names
+    return sorted({*names, *functions.built_in_functions(), *session.modules.function_names()})
 
 
 #: the column name of the result, and a function that lists its values
@@ -344,7 +345,7 @@ _LISTS: Final[dict[str, tuple[str, Callable[[TableSession, statements.Show], Ite
     "CATALOGS": ("catalog name", lambda session, statement: session.manager.list_catalogs()),
     "FUNCTIONS": ("function name", _functions),
     "USER FUNCTIONS": ("function name", _functions),
-    "MODULES": ("module name", lambda session, statement: [modules.CORE]),
+    "MODULES": ("module name", lambda session, statement: session.modules.used),
     "JARS": ("jars", lambda session, statement: ()),
     "PROCEDURES": ("procedure name", lambda session, statement: ()),
     "MODELS": ("model name", lambda session, statement: models.model_names(session, *_place(session, statement))),
@@ -377,9 +378,10 @@ def _show(session: TableSession, statement: statements.Show) -> TableResult:
             table = require_table(session, statement.path)[1]
             return columns(session, table, _keeps(statement))
         case "FULL MODULES":
-            return results.table(
-                [("module name", results.STRING), ("used", types.BooleanType())], [(modules.CORE, True)]
-            )
+            used = session.modules.used
+            loaded = [*used, *(name for name in session.modules.loaded if name not in used)]
+            kinds = [("module name", results.STRING), ("used", types.BooleanType())]
+            return results.table(kinds, [(name, name in used) for name in loaded])
         case "PARTITIONS":
             return _partitions(session, statement)
         case _:
@@ -424,6 +426,8 @@ def plan_statement(session: TableSession, statement: Statement) -> Sequence[Node
 
 
 def _explain(session: TableSession, statement: statements.Explain) -> TableResult:
+    if statement.runs:
+        return session.analyze(plan_statement(session, statement.statement))
     return results.text(session.explain(plan_statement(session, statement.statement), statement.details))
 
 

@@ -22,7 +22,7 @@ from penstock.plan.stream_graph import Plan
 from penstock.plan.transformation import Transformation
 from penstock.sql.analyzer.calls import Calls
 from penstock.sql.data.conversion import to_external
-from penstock.sql.executor import ChangelogRow
+from penstock.sql.executor import ChangelogRow, analyzed_job
 from penstock.sql.functions.definition import Session
 from penstock.sql.logical.nodes import ALL, SHORT, Node, Write, shown
 from penstock.sql.stream.bridge import RecordTarget
@@ -50,6 +50,10 @@ class WritingJob:
     def client(self) -> JobClient:
         """See `Job`."""
         return self._job
+
+    def analyzed(self) -> str:
+        """See `Job`."""
+        return analyzed_job(self._job)
 
 
 def build_step_describer(planner: StreamPlanner) -> Callable[[Transformation], dict[str, Any]]:
@@ -244,3 +248,7 @@ class CollectingStreamJob:
     def client(self) -> JobClient:
         """See `Job`."""
         return self._job
+
+    def analyzed(self) -> str:
+        """See `Job`."""
+        return analyzed_job(self._job)
