@@ -19,10 +19,12 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.base.errors import FormatError
 
@@ -355,6 +357,143 @@ def _whole_microseconds(number: int, is_in_nanoseconds: bool) -> int:
     if number % 1000:
         raise FormatError(f"a variant has a time {number} ns after 1970, and times of variants have microseconds here")
     return number // 1000
+
+
+# --- columns of files ------------------------------------------------------------------------------------------------
+
+#: a variant in a file, or in a data frame of Spark
+STORED: Final = pa.struct([pa.field("metadata", pa.binary(), False), pa.field("value", pa.binary(), False)])
+_MISSING: Final = object()
+
+
+def from_stored(column: pa.Array, stored: pa.DataType) -> pa.Array:
+    """Return a column of a file with each variant as packed bytes; `stored` says where variants are.
+
+    A file may have parts of variants in columns of their own, `typed_value` (Spark calls it shredding).
+    """
+    if not holds_variants(stored):
+        return column
+    if stored == STORED:
+        return _packed(column)
+    if pa.types.is_struct(stored) and pa.types.is_struct(column.type):
+        wanted = {field.name: field.type for field in stored}
+        parts = [
+            from_stored(part, wanted[field.name]) if field.name in wanted else part
+            for field, part in zip(column.type, column.flatten(), strict=True)
+        ]
+        names = [field.name for field in column.type]
+        return pa.StructArray.from_arrays(parts, names, mask=column.is_null() if column.null_count else None)
+    if pa.types.is_map(stored) and pa.types.is_map(column.type):
+        items = from_stored(column.items, stored.item_type)
+        keys = from_stored(column.keys, stored.key_type)
+        return pa.MapArray.from_arrays(_starts(column), keys, items)
+    if pa.types.is_list(stored) and pa.types.is_list(column.type):
+        return pa.ListArray.from_arrays(_starts(column), from_stored(column.values, stored.value_type))
+    return column
+
+
+def to_stored(column: pa.Array, stored: pa.DataType) -> pa.Array:
+    """Return a column with each variant as a file stores it: the inverse of `from_stored`."""
+    if not holds_variants(stored):
+        return column
+    if stored == STORED:
+        variants = [None if data is None else Variant.unpack(data) for data in column.to_pylist()]
+        return pa.array(
+            [None if it is None else {"metadata": it.metadata, "value": it.value} for it in variants], STORED
+        )
+    if pa.types.is_struct(stored):
+        parts = [to_stored(part, field.type) for field, part in zip(stored, column.flatten(), strict=True)]
+        mask = column.is_null() if column.null_count else None
+        return pa.StructArray.from_arrays(parts, fields=list(stored), mask=mask)
+    if pa.types.is_map(stored):
+        keys, items = to_stored(column.keys, stored.key_type), to_stored(column.items, stored.item_type)
+        return pa.MapArray.from_arrays(_starts(column), keys, items)
+    return pa.ListArray.from_arrays(_starts(column), to_stored(column.values, stored.value_type))
+
+
+def _row_of(variant: Variant) -> dict[str, bytes]:
+    return {"metadata": variant.metadata, "value": variant.value}
+
+
+def holds_variants(stored: pa.DataType) -> bool:
+    """Return whether a type of a file is a variant, or contains one."""
+    if pa.types.is_struct(stored):
+        return stored == STORED or any(holds_variants(field.type) for field in stored)
+    if pa.types.is_map(stored):
+        return holds_variants(stored.key_type) or holds_variants(stored.item_type)
+    return pa.types.is_list(stored) and holds_variants(stored.value_type)
+
+
+def packed_type(stored: pa.DataType) -> pa.DataType:
+    """Return a type of a file with each variant as packed bytes."""
+    if stored == STORED:
+        return pa.binary()
+    if pa.types.is_struct(stored):
+        return pa.struct([field.with_type(packed_type(field.type)) for field in stored])
+    if pa.types.is_map(stored):
+        return pa.map_(packed_type(stored.key_type), packed_type(stored.item_type))
+    return pa.list_(packed_type(stored.value_type)) if pa.types.is_list(stored) else stored
+
+
+def _starts(column: pa.Array) -> pa.Array:
+    """Return the offsets of lists or maps, NULL for those that are NULL."""
+    if not column.null_count:
+        return column.offsets
+    missing = pa.concat_arrays([column.is_null(), pa.array([False])])
+    return pc.if_else(missing, pa.scalar(None, pa.int32()), column.offsets)
+
+
+def _packed(column: pa.Array) -> pa.Array:
+    names = [] if not pa.types.is_struct(column.type) else [field.name for field in column.type]
+    if not {"metadata", "value"} <= set(names) and "typed_value" not in names:
+        raise FormatError(f"a column of type {column.type} is no variant")
+    rebuild = _part_of(column.type)
+    packed: list[bytes | None] = []
+    for row in column.to_pylist():
+        if row is None:
+            packed.append(None)
+            continue
+        value = rebuild(row, _read_names(row["metadata"]))
+        packed.append(Variant.of(None if value is _MISSING else value).pack())
+    return pa.array(packed, pa.binary())
+
+
+Part: TypeAlias = Callable[[Any, Sequence[str]], Any]
+
+
+def _part_of(kind: pa.DataType) -> Part:
+    """Return what makes a value of the columns `value` and `typed_value`, given the names of the metadata."""
+    typed_type = next((field.type for field in kind if field.name == "typed_value"), None)
+    typed_part = None if typed_type is None else _typed_part_of(typed_type)
+
+    def part(row: dict[str, Any], names: Sequence[str]) -> Any:
+        typed, value = row.get("typed_value"), row.get("value")
+        rest = _MISSING if value is None else _decode(value, 0, names)[0]
+        if typed is None or typed_part is None:
+            return rest
+        known = typed_part(typed, names)
+        return {**known, **rest} if isinstance(known, dict) and isinstance(rest, dict) else known
+
+    return part
+
+
+def _typed_part_of(kind: pa.DataType) -> Part:
+    if pa.types.is_struct(kind):
+        parts = {field.name: _part_of(field.type) for field in kind}
+
+        def fields(row: dict[str, Any], names: Sequence[str]) -> Any:
+            values = {name: part(row[name], names) for name, part in parts.items() if row[name] is not None}
+            return {name: value for name, value in values.items() if value is not _MISSING}
+
+        return fields
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        element = _part_of(kind.value_type)
+        return lambda rows, names: [element(row, names) for row in rows]
+    if pa.types.is_float32(kind):
+        return lambda value, names: Single(value)
+    if pa.types.is_fixed_size_binary(kind):
+        return lambda value, names: UUID(bytes=value)
+    return lambda value, names: value
 
 
 # --- text ------------------------------------------------------------------------------------------------------------

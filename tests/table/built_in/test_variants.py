@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from pathlib import Path
 from random import Random, randrange
 from typing import Any
 from uuid import UUID
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.table.flink_values import parse_type
 from tests.table.functions import Row, results, session_of, typed_sql
 
 from penstock.base.errors import FormatError
-from penstock.codecs.variant import Single, Variant
+from penstock.codecs.variant import STORED, Single, Variant, _encode, from_stored
 from penstock.sql.data.errors import TableRuntimeError, ValidationError
 from penstock.sql.functions.variants import parse, variant_item
 from penstock.state.keys import key_bytes
@@ -246,3 +249,57 @@ def test_variants_group_join_and_reach_functions_of_python(mode: str) -> None:
                 values = ", ".join("null" if value is None else str(value) for value in row)
                 net[f"+I[{values}]"] += 1 if row.get_row_kind() in (RowKind.INSERT, RowKind.UPDATE_AFTER) else -1
         assert sorted((+net).elements()) == sorted(expected), query
+
+
+# --- in files --------------------------------------------------------------------------------------------------------
+
+_PART = pa.struct([("value", pa.binary()), ("typed_value", pa.int64())])
+_FIELDS = pa.struct([("n", _PART), ("t", pa.struct([("value", pa.binary()), ("typed_value", pa.string())]))])
+_SHREDDED = pa.struct([("metadata", pa.binary()), ("value", pa.binary()), ("typed_value", _FIELDS)])
+
+
+def _shredded(value: Any, **fields: Any) -> dict[str, Any]:
+    """A row of a file whose fields n and t have columns; a field has a value, a typed one, or is missing."""
+    names = sorted({"n", "t", *(value or {})})
+    whole = Variant.of(dict.fromkeys(names))
+    rest = None if value is None else _bytes_with(value, names)
+    parts = {name: {"value": None, "typed_value": None, **fields.get(name, {})} for name in ("n", "t")}
+    return {"metadata": whole.metadata, "value": rest, "typed_value": parts}
+
+
+def _bytes_with(value: Any, names: list[str]) -> bytes:
+    return _encode(value, {name: index for index, name in enumerate(names)})
+
+
+def test_parts_with_columns_of_their_own_are_read() -> None:
+    typed = {"n": {"typed_value": 7}, "t": {"typed_value": "x"}}
+    rows = [
+        _shredded(None, **typed),
+        _shredded({"z": [1]}, n={"value": Variant.of("no number").value}),
+        {"metadata": Variant.of(1).metadata, "value": Variant.of(1).value, "typed_value": None},
+        None,
+    ]
+    packed = from_stored(pa.array(rows, _SHREDDED), STORED).to_pylist()
+    expected = [{"n": 7, "t": "x"}, {"n": "no number", "z": [1]}, 1, None]
+    assert [None if data is None else Variant.unpack(data).get() for data in packed] == expected
+
+
+def test_a_variant_goes_through_parquet_in_columns_of_all_kinds(tmp_path: Path) -> None:
+    environment = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    environment.get_config().set("parallelism.default", "1")
+    columns = "id INT, v VARIANT, vs ARRAY<VARIANT>, r ROW<x VARIANT>, m MAP<STRING, VARIANT>"
+    environment.execute_sql(
+        f"CREATE TABLE t ({columns}) WITH ('connector' = 'filesystem', 'path' = '{tmp_path}', 'format' = 'parquet')"
+    )
+    value = 'PARSE_JSON(\'{"b":[1,2.50],"a":"x"}\')'
+    environment.execute_sql(
+        f"INSERT INTO t VALUES (1, {value}, ARRAY[{value}['b'], {value}['c']], ROW({value}['a']), MAP['k', {value}]), "
+        "(2, CAST(NULL AS VARIANT), CAST(NULL AS ARRAY<VARIANT>), CAST(NULL AS ROW<x VARIANT>), "
+        "CAST(NULL AS MAP<STRING, VARIANT>))"
+    ).wait()
+    (file,) = [path for path in tmp_path.iterdir() if path.is_file()]
+    assert pq.read_schema(file).field("v").type == STORED
+    query = "SELECT id, v, vs[1][2], vs[2], r.x, m['k']['a'] FROM t"
+    with environment.sql_query(query).execute().collect() as rows:
+        texts = sorted(", ".join(map(str, row)) for row in rows)
+    assert texts == ['1, {"a":"x","b":[1,2.5]}, 2.5, None, "x", "x"', "2, None, None, None, None, None"]
