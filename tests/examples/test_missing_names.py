@@ -138,8 +138,6 @@ REFUSED: dict[str, Callable[[], object]] = {
 }
 #: A statement of each kind.
 STATEMENTS = {
-    "COMPILE PLAN": "COMPILE PLAN '/tmp/plan' FOR INSERT INTO t SELECT 1",
-    "EXECUTE PLAN": "EXECUTE PLAN '/tmp/plan'",
     "CREATE MATERIALIZED TABLE": "CREATE MATERIALIZED TABLE m AS SELECT 1 AS a",
     "LOAD MODULE": "LOAD MODULE hive",
     "ADD JAR": "ADD JAR 'functions.jar'",

@@ -9,6 +9,7 @@ from penstock.drivers.running_job import JobClient
 from penstock.plan.stream_graph import Plan
 from penstock.sql.functions.definition import Session
 from penstock.sql.logical.nodes import Node, Write
+from penstock.sql.logical.stored_plans import CatalogObjects, CompiledQueries, Objects
 
 #: a changelog row: its kind (`+I`, `-U`, `+U`, `-D`) and its external values
 ChangelogRow = tuple[str, tuple[Any, ...]]
@@ -37,6 +38,33 @@ class CollectingJob(Job, Protocol):
         """Cancel the job when its rows are not needed any longer."""
 
 
+class PlanCompiler(Protocol):
+    """Compiles plans, and runs compiled ones; see `penstock.sql.logical.stored_plans`."""
+
+    def compile(
+        self,
+        plans: Sequence[Write],
+        options: Mapping[str, str],
+        session: Session,
+        objects: Objects,
+        stores: CatalogObjects,
+    ) -> str:
+        """Return the optimised plan of a job as JSON."""
+
+    def load(self, text: str, session: Session, objects: Objects, restores: CatalogObjects) -> CompiledQueries:
+        """Return the queries of a compiled plan. Raises `ValidationError` if it does not fit the tables."""
+
+    def write_compiled(
+        self, queries: CompiledQueries, options: Mapping[str, str], session: Session, name: str | None = None
+    ) -> Job:
+        """Start the job of a compiled plan."""
+
+    def explain_compiled(
+        self, queries: CompiledQueries, options: Mapping[str, str], session: Session, details: Sequence[str]
+    ) -> str:
+        """Return how a compiled plan would run."""
+
+
 class Executor(Protocol):
     """Runs plans as jobs. `options`: the session's options as strings; `session`: the state visible to functions."""
 
@@ -58,3 +86,6 @@ class Executor(Protocol):
 
     def plan(self, plans: Sequence[Node], options: Mapping[str, str], session: Session) -> Plan:
         """Return the job plan without running it. Raises `UnsupportedError` if it does not exist before the run."""
+
+    def compiler(self) -> PlanCompiler:
+        """Return the compiler of plans. Raises `UnsupportedError` in BATCH mode."""

@@ -32,12 +32,13 @@ from penstock.sql.catalogs.manager import CatalogManager, inline_view
 from penstock.sql.data.datetimes import zone_by_id
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.data.types import BigIntType, DataType
-from penstock.sql.executor import ChangelogRow, Executor, Job
+from penstock.sql.executor import ChangelogRow, Executor, Job, PlanCompiler
 from penstock.sql.functions.definition import Session
 from penstock.sql.functions.registry import is_built_in
 from penstock.sql.logical.explain import plan_text
-from penstock.sql.logical.nodes import Node, PlanColumn, RowSchema, Write
+from penstock.sql.logical.nodes import Model, Node, PlanColumn, RowSchema, Write
 from penstock.sql.logical.properties import allow_plans
+from penstock.sql.logical.stored_plans import CatalogObjects, CompiledQueries, StoredTable
 from penstock.sql.session.result import RawContent, ResultKind, Tableau, TableResult
 from penstock.sql.user_functions.declare import define, load
 from penstock.sql.user_functions.definition import UserFunction
@@ -76,6 +77,13 @@ LOCAL_TIME_ZONE: Final = ConfigOption("table.local-time-zone", STRING, "default"
 STATE_TTL_MS: Final = ConfigOption("table.exec.state.ttl", DURATION_MS, 0)
 LEGACY_CAST: Final = ConfigOption("table.exec.legacy-cast-behaviour", choice("ENABLED", "DISABLED"), "DISABLED")
 DML_SYNC: Final = ConfigOption("table.dml-sync", BOOLEAN, False)
+COMPILED_OBJECTS: Final = ConfigOption(
+    "table.plan.compile.catalog-objects", choice("ALL", "SCHEMA", "IDENTIFIER"), "ALL"
+)
+RESTORED_OBJECTS: Final = ConfigOption(
+    "table.plan.restore.catalog-objects", choice("ALL", "ALL_ENFORCED", "IDENTIFIER"), "ALL"
+)
+RECOMPILES: Final = ConfigOption("table.plan.force-recompile", BOOLEAN, False)
 MAX_COLUMN_WIDTH: Final = ConfigOption("table.display.max-column-width", INTEGER, 30)
 BUILT_IN_CATALOG: Final = ConfigOption("table.builtin-catalog-name", STRING, "default_catalog")
 BUILT_IN_DATABASE: Final = ConfigOption("table.builtin-database-name", STRING, "default_database")
@@ -341,11 +349,14 @@ class TableSession:
         self._executor = executor
         self._anonymous = self._unnamed = 0
 
-    def _session(self) -> Session:
+    def _session(self, configuration: Mapping[str, str] | None = None) -> Session:
+        """Return the session that functions see; `configuration`: the options of a compiled plan, which win."""
+        options = configuration or {}
+        legacy_cast = options.get(LEGACY_CAST.key(), self.config.read(LEGACY_CAST)).upper()
         return Session(
-            zone=parse_zone(self.config.get_local_timezone()),
+            zone=parse_zone(options.get(LOCAL_TIME_ZONE.key()) or self.config.get_local_timezone()),
             now=time.time_ns,
-            legacy_cast=self.config.read(LEGACY_CAST) == "ENABLED",
+            legacy_cast=legacy_cast == "ENABLED",
             current_catalog=self.manager.current_catalog,
             current_database=self.manager.current_database,
         )
@@ -420,16 +431,53 @@ class TableSession:
     def write(self, plans: Sequence[Write]) -> TableResult:
         """Start one job that writes to tables. Its result is the row count of each table, which is unknown: -1."""
         allow_plans(plans)
-        sinks = [".".join(plan.path) for plan in plans]
+        return self._written([".".join(plan.path) for plan in plans], partial(self.executor.write, plans), {})
+
+    def _written(
+        self,
+        sinks: list[str],
+        start: Callable[[Mapping[str, str], Session, str], Job],
+        configuration: Mapping[str, str],
+    ) -> TableResult:
         options = self.config.to_map()
         name = options.get("pipeline.name") or f"insert-into_{','.join(sinks)}"
-        job = self.executor.write(plans, options, self._session(), name)
+        job = start(options, self._session(configuration), name)
         if self.config.read(DML_SYNC):
             job.wait()
         kinds: list[DataType] = [BigIntType()] * len(sinks)
         style = RawContent(RowSchema(tuple(map(PlanColumn, sinks, kinds))))
         schema = ResolvedSchema.physical(sinks, kinds)
         return TableResult(ResultKind.SUCCESS_WITH_CONTENT, schema, lambda: _counts(job, len(sinks)), style, job)
+
+    def compile(self, plans: Sequence[Write]) -> str:
+        """Return the plan of one job that writes to tables, as JSON. Raises `UnsupportedError` in batch mode."""
+        allow_plans(plans)
+        zone = {LOCAL_TIME_ZONE.key(): self.config.get_local_timezone()}
+        stores = CatalogObjects[self.config.read(COMPILED_OBJECTS)]
+        return self._compiler().compile(
+            plans, {**self.config.to_map(), **zone}, self._session(), _Objects(self), stores
+        )
+
+    def load_compiled(self, text: str) -> CompiledQueries:
+        """Return the queries of a compiled plan. Raises `ValidationError` if it does not fit the tables."""
+        restores = CatalogObjects[self.config.read(RESTORED_OBJECTS)]
+        return self._compiler().load(text, self._session(), _Objects(self), restores)
+
+    def write_compiled(self, queries: CompiledQueries) -> TableResult:
+        """Start the job of a compiled plan, with the result of `write`."""
+        allow_plans(queries.writes)
+        start = partial(self._compiler().write_compiled, queries)
+        return self._written([".".join(plan.path) for plan in queries.writes], start, queries.configuration)
+
+    def explain_compiled(self, queries: CompiledQueries, details: Sequence[str] = ()) -> str:
+        """Return a compiled plan as text, and how it would run."""
+        session = self._session(queries.configuration)
+        return self._compiler().explain_compiled(queries, self.config.to_map(), session, details)
+
+    def _compiler(self) -> PlanCompiler:
+        if not self.config.is_streaming():
+            raise UnsupportedError("The compiled plan feature is not supported in batch mode.")
+        return self.executor.compiler()
 
     def explain(self, plans: Sequence[Node], details: Sequence[str] = ()) -> str:
         """Return the logical plans as text, followed by the executor's explanation."""
@@ -444,6 +492,34 @@ class TableSession:
         """Return the job plan of these plans without running it."""
         allow_plans(plans)
         return self.executor.plan(plans, self.config.to_map(), self._session())
+
+
+class _Objects:
+    """The named objects of a session; see `penstock.sql.logical.stored_plans.Objects`."""
+
+    def __init__(self, session: TableSession) -> None:
+        self._manager = session.manager
+
+    def table(self, path: tuple[str, str, str]) -> StoredTable | None:
+        """Return a table; None for one without a name."""
+        entry = self._manager.find(path)
+        if entry is None or entry[1].is_view:
+            return None
+        columns = [column for column in self._manager.resolved(entry[1]).columns if column.is_persisted()]
+        shown = tuple((column.name, str(column.data_type)) for column in columns)
+        return StoredTable(shown, entry[1].options_for_connector())
+
+    def function(self, name: str, gives_rows: bool) -> UserFunction | None:
+        """Return a function of the user's."""
+        return self._manager.function(name, gives_rows)
+
+    def model(self, path: tuple[str, str, str]) -> Model | None:
+        """Return a model."""
+        return self._manager.model(path)
+
+    def zone(self, name: str) -> tzinfo:
+        """Return a time zone."""
+        return parse_zone(name)
 
 
 def _counts(job: Job, sinks: int) -> Iterator[ChangelogRow]:

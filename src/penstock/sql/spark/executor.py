@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import tzinfo
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import pyarrow as pa
 
@@ -348,6 +348,10 @@ class BatchExecutor:
             for frame, plan in zip(planner.frames([plan.input for plan in plans]), plans, strict=True):
                 self._sink(environment, frame, plan, of_sinks)
         return WritingJob(environment.execute_async(name))
+
+    def compiler(self) -> NoReturn:
+        """Raise `UnsupportedError`: plans are compiled for streams."""
+        raise errors.UnsupportedError("The compiled plan feature is not supported in batch mode.")
 
     def frame(self, plan: Node, options: Mapping[str, str], session: Session) -> Any:
         """Return the rows of a plan as a Spark DataFrame with the plan's column names. Nothing runs yet."""

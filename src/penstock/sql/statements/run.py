@@ -11,13 +11,14 @@ from penstock.sql.parser import statements
 from penstock.sql.parser.statements import Statement
 from penstock.sql.session.result import TableResult
 from penstock.sql.session.session import TableSession
-from penstock.sql.statements import alter, catalogs, insert, objects, show
+from penstock.sql.statements import alter, catalogs, insert, objects, plans, show
 
 _MODULES: Final = (
     alter,
     catalogs,
     insert,
     objects,
+    plans,
     show,
 )
 #: the statements that Penstock does not support, each with an explanation
@@ -31,7 +32,6 @@ _REFUSED: Final[dict[type[Statement], str]] = {
     statements.CallProcedure: "CALL runs a procedure of a catalog, and Penstock's catalogs have none",
     statements.CreateMaterializedTable: "materialized tables need a service that refreshes them, which Penstock has "
     "not: use CREATE TABLE AS, or a view",
-    statements.ExecutePlan: "compiled plans are not supported: plans are made anew from the statement",
     statements.JarStatement: "ADD JAR and REMOVE JAR are for functions in Java, which Penstock cannot run",
     statements.JobStatement: "statements about jobs are not supported: use the command penstock, or the job client of "
     "a result",
