@@ -69,6 +69,7 @@ INTERNAL = {
     "penstock.datastream.stream",
     "penstock.datastream.stream_output",
     "penstock.datastream.iterations",
+    "penstock.table.compiled_plan",
     "penstock.table.environment_catalogs",
     "penstock.table.expression_methods",
     "penstock.table.expression_operators",

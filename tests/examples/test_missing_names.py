@@ -138,8 +138,6 @@ REFUSED: dict[str, Callable[[], object]] = {
 }
 #: A statement of each kind.
 STATEMENTS = {
-    "COMPILE PLAN": "COMPILE PLAN '/tmp/plan' FOR INSERT INTO t SELECT 1",
-    "EXECUTE PLAN": "EXECUTE PLAN '/tmp/plan'",
     "LOAD MODULE hive": "LOAD MODULE hive",
     "ADD JAR": "ADD JAR 'functions.jar'",
     "DELETE": "DELETE FROM t WHERE a = 1",

@@ -87,6 +87,8 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     f"{_SQL}connectors/iceberg_schema.py": ("tests/table/catalog/",),
     f"{_SQL}connectors/jdbc_catalog.py": ("tests/table/catalog/",),
     f"{_SQL}expressions/": ("tests/table/built_in/",),
+    f"{_SQL}logical/": ("tests/table/sql/", "tests/table/compiled/"),
+    f"{_SQL}statements/plans.py": ("tests/table/compiled/",),
     f"{_SQL}formats/": ("tests/table/connectors/",),
     f"{_SQL}functions/": ("tests/table/built_in/", "tests/table/test_functions_page.py"),
     f"{_SQL}models/": ("tests/table/models/",),

@@ -12,7 +12,7 @@ import numpy as np
 from penstock.sql.data import types
 from penstock.sql.data.datetimes import parse_date, parse_time, parse_timestamp
 from penstock.sql.data.types import DataType
-from penstock.sql.functions.variants import Variant
+from penstock.sql.functions.variants import parse
 from penstock.sql.parser.types import TypeParser
 
 _LEGACY = {
@@ -133,7 +133,7 @@ def held(value: Any, kind: DataType) -> Any:
         case types.BitmapType():
             return _bitmap(inner)
         case types.VariantType():
-            return Variant.of_json(inner)
+            return parse(inner)
         case types.DateType():
             return inner if isinstance(inner, int) else parse_date(inner.split("T")[0].split(" ")[0])
         case types.TimeType():

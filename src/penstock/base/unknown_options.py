@@ -55,6 +55,9 @@ TABLE_OPTIONS: Final = frozenset(
         "table.optimizer.excluded-optimizations",
         "table.optimizer.non-deterministic-update.strategy",
         "table.optimizer.reuse-sub-plan-enabled",
+        "table.plan.compile.catalog-objects",
+        "table.plan.force-recompile",
+        "table.plan.restore.catalog-objects",
     }
 )
 
@@ -136,9 +139,6 @@ FLINK_TABLE_OPTIONS: Final = frozenset(
         "table.optimizer.source.report-statistics-enabled",
         "table.optimizer.sql2rel.project-merge.enabled",
         "table.optimizer.union-all-as-breakpoint-enabled",
-        "table.plan.compile.catalog-objects",
-        "table.plan.force-recompile",
-        "table.plan.restore.catalog-objects",
         "table.query-start.current-database",
         "table.query-start.epoch-time",
         "table.query-start.local-time",

@@ -6,6 +6,7 @@ from penstock.sql.session.result import ResultKind, TableResult
 from penstock.sql.session.session import TableConfig
 from penstock.sql.user_functions.classes import DataView, ListView, MapView
 from penstock.table.changelog_mode import ChangelogMode
+from penstock.table.compiled_plan import CompiledPlan, PlanReference
 from penstock.table.environment_settings import EnvironmentSettings
 from penstock.table.explain_detail import ExplainDetail
 from penstock.table.expression import Expression
@@ -37,6 +38,7 @@ __all__ = [
     "AggregateFunction",
     "AsyncScalarFunction",
     "ChangelogMode",
+    "CompiledPlan",
     "DataTypes",
     "DataView",
     "EnvironmentSettings",
@@ -52,6 +54,7 @@ __all__ = [
     "ModelDescriptor",
     "OverWindowedTable",
     "PartitionedTable",
+    "PlanReference",
     "PredictFunction",
     "ProcessTableFunction",
     "ResultKind",

@@ -14,6 +14,7 @@ from penstock.sql.parser import parse_path, parse_statement, statements
 from penstock.sql.session.result import TableResult
 from penstock.sql.session.session import TableSession
 from penstock.sql.statements.insert import plan_insert
+from penstock.table.compiled_plan import CompiledPlan
 from penstock.table.explain_detail import ExplainDetail, detail_names
 from penstock.table.sinks import anonymous_table, write_into
 from penstock.table.table_descriptor import TableDescriptor
@@ -92,6 +93,15 @@ class StatementSet:
     def print_explain(self, *extra_details: ExplainDetail) -> None:
         """Print the plan of the job."""
         sys.stdout.write(self.explain(*extra_details) + "\n")
+
+    def compile_plan(self) -> CompiledPlan:
+        """Return the plan of the job to keep, which runs all INSERTs, and clear the set.
+
+        Raises:
+            ValidationError: if the set has no INSERT.
+            UnsupportedError: in batch mode, and if tables or functions exist in this program alone.
+        """
+        return CompiledPlan(self._session.compile(self._taken()), self._session)
 
     def plan(self) -> Plan:
         """Return the plan of the job, to inspect as text, JSON, Mermaid or SVG. For streams only."""

@@ -25,17 +25,19 @@ from penstock.sql.catalogs.columns import ResolvedSchema
 from penstock.sql.catalogs.manager import inline_view
 from penstock.sql.connectors.built_in import built_in
 from penstock.sql.data.errors import ValidationError, names_located
-from penstock.sql.executor import ChangelogRow, CollectingJob, Executor, Job
+from penstock.sql.executor import ChangelogRow, CollectingJob, Executor, Job, PlanCompiler
 from penstock.sql.functions.definition import Session
 from penstock.sql.logical.nodes import Node, Write
 from penstock.sql.parser import parse_path, parse_statement, statements
 from penstock.sql.parser.unparse import format_path
 from penstock.sql.session.result import TableResult
 from penstock.sql.session.session import TableConfig, TableSession, parse_zone
+from penstock.sql.statements.plans import plan_writes
 from penstock.sql.statements.run import run
 from penstock.sql.statements.show import plan_statement
 from penstock.sql.stream.executor import StreamExecutor
 from penstock.sql.tables.connector import Connectors
+from penstock.table.compiled_plan import CompiledPlan, PlanReference
 from penstock.table.environment_catalogs import CatalogMethods
 from penstock.table.environment_settings import EnvironmentSettings
 from penstock.table.explain_detail import ExplainDetail, detail_names
@@ -97,6 +99,10 @@ class ExecutorOfMode:
     def plan(self, plans: Sequence[Node], options: Mapping[str, str], session: Session) -> Plan:
         """Return the job plan without running it."""
         return self._select_executor(options).plan(plans, options, session)
+
+    def compiler(self) -> PlanCompiler:
+        """Return the compiler of plans, which are for streams."""
+        return self._streams.compiler()
 
 
 __all__ = ["StreamTableEnvironment", "TableEnvironment"]
@@ -229,6 +235,25 @@ class TableEnvironment(CatalogMethods, ModelMethods, FrameMethods):
             return self._session.explain(
                 plan_statement(self._session, parse_statement(stmt)), detail_names(extra_details)
             )
+
+    def compile_plan_sql(self, stmt: str) -> CompiledPlan:
+        """Return the optimised plan of an INSERT or a STATEMENT SET, which can be kept and run later. Nothing runs.
+
+        Raises:
+            ValidationError: if it is another statement, or cannot be planned.
+            UnsupportedError: in batch mode, and if tables or functions exist in this program alone.
+        """
+        with names_located(stmt):
+            writes = plan_writes(self._session, parse_statement(stmt))
+        return CompiledPlan(self._session.compile(writes), self._session)
+
+    def load_plan(self, plan_reference: PlanReference) -> CompiledPlan:
+        """Return a compiled plan.
+
+        Raises:
+            ValidationError: if it does not exist, is of a later release, or does not fit the tables.
+        """
+        return CompiledPlan(plan_reference.read(), self._session)
 
     def create_statement_set(self) -> StatementSet:
         """Create an empty set of INSERTs that run as one job.

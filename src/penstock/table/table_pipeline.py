@@ -7,6 +7,7 @@ import sys
 from penstock.sql.logical.nodes import Write
 from penstock.sql.session.result import TableResult
 from penstock.sql.session.session import TableSession
+from penstock.table.compiled_plan import CompiledPlan
 from penstock.table.explain_detail import ExplainDetail, detail_names
 
 __all__ = ["TablePipeline"]
@@ -37,6 +38,10 @@ class TablePipeline:
     def execute(self) -> TableResult:
         """Start the job that writes into the table."""
         return self._session.write([self._plan])
+
+    def compile_plan(self) -> CompiledPlan:
+        """Return the plan of the job to keep. Raises `UnsupportedError` if it needs what only this program has."""
+        return CompiledPlan(self._session.compile([self._plan]), self._session)
 
     def explain(self, *extra_details: ExplainDetail) -> str:
         """Return the job's plan, as EXPLAIN shows it."""

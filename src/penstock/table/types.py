@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from penstock.base.errors import WrongTypeError, WrongValueError
 from penstock.base.types import Row, RowKind
+from penstock.codecs.variant import Variant
 from penstock.sql.data.types import (
     LENGTH_MAX,
     ArrayType,
@@ -36,6 +37,7 @@ from penstock.sql.data.types import (
     TinyIntType,
     VarBinaryType,
     VarCharType,
+    VariantType,
     YearMonthIntervalType,
 )
 
@@ -70,6 +72,8 @@ __all__ = [
     "TinyIntType",
     "VarBinaryType",
     "VarCharType",
+    "Variant",
+    "VariantType",
     "YearMonthIntervalType",
 ]
 
@@ -111,6 +115,11 @@ class DataTypes:
     def STRING(nullable: bool = True) -> VarCharType:
         """Text of any length."""
         return VarCharType(LENGTH_MAX, nullable)
+
+    @staticmethod
+    def VARIANT(nullable: bool = True) -> VariantType:
+        """A value that carries its own type, such as one that PARSE_JSON returns; in Python, a `Variant`."""
+        return VariantType(nullable)
 
     @staticmethod
     def BOOLEAN(nullable: bool = True) -> BooleanType:

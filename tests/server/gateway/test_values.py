@@ -16,7 +16,7 @@ from penstock.server.gateway.sessions import RowFormat
 from penstock.sql.catalogs.columns import parse_data_type
 from penstock.sql.data import types
 from penstock.sql.data.types import DataType
-from penstock.sql.functions.variants import Variant
+from penstock.sql.functions.variants import parse
 
 NOON_NS = 1_704_110_400_000_000_000  # 2024-01-01 12:00:00
 KOLKATA = ZoneInfo("Asia/Kolkata")
@@ -84,7 +84,7 @@ def test_values(text: str, value: Any, as_json: str | None, as_text: str | None)
         ("MAP<INT, STRING>", [(1, "x")], "{1=x}"),
         ("MULTISET<STRING>", [("a", 2)], "{a=2}"),
         ("ARRAY<MAP<BOOLEAN, INT>>", [[(True, 1)]], "[{TRUE=1}]"),
-        ("VARIANT", Variant.of_json('{"a":1}'), '{"a":1}'),
+        ("VARIANT", parse('{"a":1}'), '{"a":1}'),
     ],
 )
 def test_what_json_cannot_have_is_refused_and_the_text_named(text: str, value: Any, plain: str) -> None:

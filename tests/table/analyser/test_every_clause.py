@@ -234,7 +234,7 @@ REFUSED: Final = (
     ("Truncate", "TRUNCATE TABLE t", "TRUNCATE TABLE"),
     ("JarStatement", "REMOVE JAR 'x.jar'", "REMOVE JAR"),
     ("JobStatement", "STOP JOB 'aa' WITH SAVEPOINT", "statements about jobs"),
-    ("ExecutePlan", "EXECUTE PLAN 'x'", "compiled plans"),
+    ("ExecutePlan", "EXECUTE PLAN 's3://x'", "a file of this machine"),
     ("LoadModule", "UNLOAD MODULE core", "cannot be unloaded"),
     ("LoadModule", "LOAD MODULE x WITH ('a' = 'b')", "module"),
     ("CreateMaterializedTable", "CREATE MATERIALIZED TABLE m START_MODE = FROM_NOW AS SELECT a FROM t", "START_MODE"),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from penstock.plan.stream_graph import Plan
-from penstock.sql.executor import ChangelogRow
+from penstock.sql.executor import ChangelogRow, PlanCompiler
 from penstock.sql.functions.definition import Session
 from penstock.sql.logical.explain import plan_text
 from penstock.sql.logical.nodes import Node, Write
@@ -74,6 +74,15 @@ class Recorder:
         return f"== Physical Plan ==\n{len(plans)} plans {','.join(details)}"
 
     def plan(self, plans: Sequence[Node], options: Mapping[str, str], session: Session) -> Plan:
+        raise NotImplementedError
+
+    def check_overwrites(self, plan: Write) -> None:
+        raise NotImplementedError
+
+    def options_up_to_now(self, options: Mapping[str, str]) -> dict[str, str]:
+        raise NotImplementedError
+
+    def compiler(self) -> PlanCompiler:
         raise NotImplementedError
 
     @property

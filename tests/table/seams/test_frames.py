@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime
 import importlib.util
+from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pandas
@@ -16,6 +18,7 @@ from tests.table.seams.streams import environments, list_columns, read_changes
 from penstock.base.errors import UnsupportedError
 from penstock.drivers.spark.session import hand_back, obtain_spark
 from penstock.sql.data.errors import ValidationError
+from penstock.sql.functions.variants import parse
 from penstock.table import DataTypes, EnvironmentSettings, Schema, TableEnvironment
 
 HAS_POLARS = importlib.util.find_spec("polars") is not None
@@ -275,3 +278,36 @@ def test_rows_that_are_equal_are_retracted_from_frames_in_any_form() -> None:
     query = "SELECT k, MAP['a', 1, 'b', k] AS m, CAST('NaN' AS DOUBLE) AS n, SUM(v) AS s FROM t GROUP BY k"
     tables.create_temporary_view("t", tables.from_elements([(1, 2), (1, 3), (2, 4)], ["k", "v"]))
     assert sorted(tables.sql_query(query).to_pandas()["s"].tolist()) == [4, 5]
+
+
+@pytest.mark.spark
+def test_spark_writes_shredded_variants_that_are_read_and_reads_those_written(spark: Any, tmp_path: Path) -> None:
+    if not hasattr(importlib.import_module("pyspark.sql.types"), "VariantType"):
+        pytest.skip("Spark 3 has no VARIANT")
+    texts = [f'{{"n":{n},"o":{{"p":"{n}"}},"l":[{n},null,1.5]}}' for n in range(20)] + ["null", "[]"]
+    frame = spark.createDataFrame([(text,) for text in texts], "t STRING").selectExpr("parse_json(t) AS v")
+    frame.coalesce(1).write.parquet(f"{tmp_path}/in")
+    environment = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    for name in ("in", "out"):
+        environment.execute_sql(
+            f"CREATE TABLE {name}_t (v VARIANT) WITH "
+            f"('connector' = 'filesystem', 'path' = '{tmp_path}/{name}', 'format' = 'parquet')"
+        )
+    with environment.sql_query("SELECT v FROM in_t").execute().collect() as rows:
+        assert Counter(row[0] for row in rows) == Counter(map(parse, texts))
+    environment.execute_sql("INSERT INTO out_t SELECT v FROM in_t").wait()
+    written = spark.read.schema("v VARIANT").parquet(f"{tmp_path}/out").selectExpr("to_json(v)").collect()
+    assert sorted(row[0] for row in written) == sorted(row[0] for row in frame.selectExpr("to_json(v)").collect())
+
+
+@pytest.mark.spark
+def test_a_variant_becomes_a_variant_of_spark(spark: Any) -> None:
+    if not hasattr(importlib.import_module("pyspark.sql.types"), "VariantType"):
+        pytest.skip("Spark 3 has no VARIANT")
+    tables = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
+    texts = '(1, \'{"b":[1,2.50],"a":"x"}\'), (2, \'null\'), (3, CAST(NULL AS STRING))'
+    table = tables.sql_query(f"SELECT id, PARSE_JSON(s) AS `a v` FROM (VALUES {texts}) AS q(id, s)")
+    frame = table.to_dataframe()
+    assert frame.schema["a v"].dataType.simpleString() == "variant"
+    rows = frame.selectExpr("id", "to_json(`a v`) AS t", "variant_get(`a v`, '$.b[1]', 'double') AS d").collect()
+    assert sorted(map(tuple, rows)) == [(1, '{"a":"x","b":[1,2.5]}', 2.5), (2, "null", None), (3, None, None)]

@@ -49,9 +49,9 @@ from penstock.server.gateway.routes import gateway_application
 from penstock.server.gateway.sessions import GatewayError, Result, Sessions, SessionSettings, TableRefresh
 from penstock.server.rest.calls.context import RestContext, RestSettings
 from penstock.server.rest.server import RestServer
+from penstock.sql.analyzed_jobs import analyzed_job
 from penstock.sql.data.errors import TableRuntimeError, ValidationError
 from penstock.sql.data.types import DataType, LocalZonedTimestampType
-from penstock.sql.executor import analyzed_job
 from penstock.sql.materialized_tables.scheduler import GROUP, SCHEDULER, Cron, Refresh
 from penstock.sql.parser import SqlParserError, parse_path, parse_statement, statements
 from penstock.sql.parser.unparse import format_path

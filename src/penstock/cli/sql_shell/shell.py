@@ -29,8 +29,9 @@ from penstock.cli.sql_shell import display
 from penstock.cli.sql_shell.statements import Statement, error_text, reason, split
 from penstock.drivers.cancellation import wait_until_done
 from penstock.drivers.running_job import JobClient, RunningJob
+from penstock.sql.analyzed_jobs import analyzed_job
 from penstock.sql.data.errors import ValidationError
-from penstock.sql.executor import ChangelogRow, analyzed_job
+from penstock.sql.executor import ChangelogRow
 from penstock.sql.logical.nodes import PlanColumn, RowSchema
 from penstock.sql.parser import parse_statement, statements
 from penstock.sql.session.result import NULL_TEXT, CloseableIterator, ResultKind, Tableau, TableResult, format_value

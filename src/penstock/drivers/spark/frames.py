@@ -36,6 +36,7 @@ from penstock.base.errors import ConfigurationError, FormatError, UnsupportedErr
 from penstock.base.typeinfo import BasicTypeInfo, PickledBytesTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
 from penstock.base.types import Row
 from penstock.codecs.arrow_columns import exact_cast_columns
+from penstock.codecs.variant import Variant
 from penstock.connectors.file.reader import FileSplit
 from penstock.connectors.file.source import FileSource
 from penstock.drivers.directories import directory_of_this_process
@@ -321,6 +322,33 @@ def arrow_schema(schema: StructType) -> pa.Schema:
         return to_arrow_schema(schema, **zone)
     except PySparkTypeError as error:
         raise UnsupportedError(f"a column of the data frame has a type that cannot be read: {error}") from error
+
+
+def with_variants(frame: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Return a data frame whose columns of these names, packed variants, are of Spark's type VARIANT.
+
+    Raises:
+        UnsupportedError: in Spark 3, which has no VARIANT.
+    """
+    from pyspark.sql import functions, types
+
+    kind = getattr(types, "VariantType", None)
+    if kind is None:
+        raise UnsupportedError("Spark 3 has no VARIANT: select JSON_STRING of the column before to_dataframe()")
+    # Spark would take type hints for those of a function of pandas.
+    unpack = functions.udf(lambda packed: _to_spark_variant(packed), kind())
+    for name in names:
+        frame = frame.withColumn(name, unpack(frame[name]))
+    return frame
+
+
+def _to_spark_variant(packed: bytes | None) -> Any:
+    from pyspark.sql import types
+
+    if packed is None:
+        return None
+    variant = Variant.unpack(bytes(packed))
+    return types.VariantVal(variant.value, variant.metadata)
 
 
 def _has_variant(kind: Any) -> bool:

@@ -36,6 +36,7 @@ from penstock.sql.parser import parse_statement, statements
 from penstock.sql.parser import syntax as relations
 from penstock.sql.parser.unparse import format_path
 from penstock.sql.typed import Typed
+from penstock.sql.user_functions.definition import UserFunction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,6 +304,10 @@ class CatalogManager:
         return sorted({*self.list_temporary_models(), *stored})
 
     # --- for the analyser --------------------------------------------------------------------------------------------
+
+    def function(self, name: str, gives_rows: bool) -> UserFunction | None:
+        """Return the user-defined function of a name; `gives_rows`: see `Calls.user_function`."""
+        return self._functions((name,), gives_rows)
 
     def calls(self) -> Calls:
         """Return a builder of typed function calls with the session's current options."""

@@ -42,7 +42,7 @@ from penstock.connectors.row_changes import after
 from penstock.runtime.connector import SinkWriter, SinkWriterContext
 from penstock.sql.data.arrow import arrow_type, columns_of_changes
 from penstock.sql.data.errors import ValidationError
-from penstock.sql.data.types import BooleanType, CharType, DataType, DateType, IntegralType, VarCharType
+from penstock.sql.data.types import BooleanType, CharType, DataType, DateType, IntegralType, VarCharType, VariantType
 from penstock.sql.formats import columnar_files
 from penstock.sql.logical.nodes import ALL, INSERTS, PlanColumn, RowSchema, Scan, Write
 from penstock.sql.tables import tables
@@ -555,6 +555,8 @@ def _find_replaced_partition(write: Write) -> tuple[tuple[str, str], ...]:
 def _stored(title: str, schema: RowSchema) -> pa.Schema:
     """Return the columns with Delta Lake types. Raises `UnsupportedError` for a type that Delta Lake lacks."""
     try:
+        # VARIANT is bytes in Arrow, which would be written as BINARY.
+        columnar_files.arrow_columns(schema, "Delta Lake", (VariantType,))
         return pa.schema([(column.name, stored_type(arrow_type(column.type), column.name)) for column in schema])
     except UnsupportedError as error:
         raise UnsupportedError(f"table {title}: {error}") from error

@@ -432,7 +432,6 @@ _OTHERS: Final = (
     types.YearMonthIntervalType,
     types.DayTimeIntervalType,
     types.RawType,
-    types.VariantType,
     types.BitmapType,
     types.NullType,
 )
@@ -592,6 +591,11 @@ def check_types(title: str, schema: RowSchema, is_read: bool = False) -> None:
                 and kind.precision > 6
                 and not is_read
             )
+            if isinstance(kind, types.VariantType):
+                raise UnsupportedError(
+                    f"column '{column.name}' of table {title} is {column.type}, which pyiceberg does not read or "
+                    "write: keep it as STRING, with JSON_STRING and PARSE_JSON"
+                )
             if is_too_fine or isinstance(kind, _OTHERS):
                 raise UnsupportedError(
                     f"column '{column.name}' of table {title} is {column.type}, which Iceberg does not have: "

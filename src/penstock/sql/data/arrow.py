@@ -4,7 +4,7 @@
 bytes lose their declared length, and times of day are milliseconds at any precision, as in Flink. The keys of Arrow
 maps are never NULL, so the keys of maps and multisets are structs of one field (`penstock.codecs.arrow_columns`); other
 programs exchange plain maps. Types that Arrow lacks are stored as bytes: bitmaps in the portable Roaring format,
-variants and Python objects as pickles.
+variants as their bytes, and Python objects as pickles.
 
 **Single values.** Outside of columns, values are Python objects. Text is `str`, bytes are `bytes`, numbers are `int`,
 `float` and `Decimal`. Dates and times are integers, because Python's classes lack nanoseconds and some of Flink's
@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 
 from penstock.base.errors import UnsupportedError
 from penstock.codecs.arrow_columns import DIGITS, NANOSECONDS, get_map_key_type, get_map_keys, map_array, map_type
+from penstock.codecs.variant import Variant
 from penstock.sql.data.types import (
     LENGTH_MAX,
     ArrayType,
@@ -183,7 +184,9 @@ def to_values(column: Datum, data_type: DataType) -> list[Any]:
         return _numbers(column.view(pa.int32()))
     if isinstance(data_type, DayTimeIntervalType):
         return _numbers(column.view(pa.int64()))
-    if isinstance(data_type, RawType | VariantType):
+    if isinstance(data_type, VariantType):
+        return [None if value is None else Variant.unpack(value) for value in column.to_pylist()]
+    if isinstance(data_type, RawType):
         return [None if value is None else pickle.loads(value) for value in column.to_pylist()]
     if isinstance(data_type, RowType):
         fields = [
@@ -231,7 +234,9 @@ def to_column(values: Sequence[Any], data_type: DataType) -> pa.Array:
         return pa.array(values, pa.int32()).view(kind)
     if isinstance(data_type, DayTimeIntervalType):
         return pa.array(values, pa.int64()).view(kind)
-    if isinstance(data_type, RawType | VariantType):
+    if isinstance(data_type, VariantType):
+        return pa.array([None if value is None else value.pack() for value in values], kind)
+    if isinstance(data_type, RawType):
         return pa.array([None if value is None else pickle.dumps(value) for value in values], kind)
     if isinstance(data_type, RowType):
         nothing = (None,) * len(data_type.fields)

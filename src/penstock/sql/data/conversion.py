@@ -11,6 +11,7 @@
 | ROW | `Row`, tuple, list, dict, or an object with such attributes | `Row` |
 | MAP | dict | the same |
 | MULTISET | dict of counts, or a list | dict of counts |
+| VARIANT | `Variant`, or a value that `Variant.of` takes | `Variant` |
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from penstock.base.errors import WrongTypeError, WrongValueError, short_repr
 from penstock.base.time import Instant
 from penstock.base.types import Row
 from penstock.codecs.serialization import to_whole
+from penstock.codecs.variant import Variant
 from penstock.sql.data import types
 from penstock.sql.data.datetimes import DAY_NS, format_date
 from penstock.sql.data.types import DataType
@@ -113,6 +115,8 @@ def _to_held(data_type: DataType, zone: datetime.tzinfo) -> Converter:
             return lambda value: [(of_key(entry_key), of_item(entry_value)) for entry_key, entry_value in value.items()]
         case types.RowType():
             return _row_to_held(data_type, zone)
+        case types.VariantType():
+            return lambda value: value if isinstance(value, Variant) else Variant.of(value)
         case _:
             return lambda value: value
 

@@ -29,6 +29,7 @@ import pyarrow as pa
 
 from penstock.base.config_options import ConfigOption, ConfigOptions, choice
 from penstock.base.errors import FormatError, UnsupportedError
+from penstock.codecs import variant
 from penstock.codecs.arrow_columns import (
     NANOSECONDS,
     convert_leaves,
@@ -59,7 +60,6 @@ NO_FILE_TYPES: Final = (
     types.YearMonthIntervalType,
     types.DayTimeIntervalType,
     types.RawType,
-    types.VariantType,
     types.BitmapType,
     types.NullType,
 )
@@ -73,7 +73,21 @@ def arrow_columns(schema: RowSchema, format_name: str, refused: tuple[type[DataT
             raise UnsupportedError(
                 f"{format_name} has no form for {refused_type}: column '{column.name}' of type {column.type}"
             )
-    return pa.schema([pa.field(column.name, plain_type(arrow_type(column.type))) for column in schema])
+    return pa.schema([pa.field(column.name, _stored_type(column.type)) for column in schema])
+
+
+def _stored_type(kind: DataType) -> pa.DataType:
+    """Return the type of a column in files."""
+    if isinstance(kind, types.VariantType):
+        return variant.STORED
+    if not _refused(kind, (types.VariantType,)):
+        return plain_type(arrow_type(kind))
+    if isinstance(kind, types.RowType):
+        return pa.struct([pa.field(field.name, _stored_type(field.data_type)) for field in kind.fields])
+    children = [_stored_type(child) for child in kind.children()]
+    if isinstance(kind, types.MultisetType):
+        return pa.map_(children[0], pa.int32())
+    return pa.map_(*children) if isinstance(kind, types.MapType) else pa.list_(*children)
 
 
 def not_null_columns(schema: RowSchema) -> frozenset[str]:
@@ -131,13 +145,14 @@ class TypedFile(BulkFile[Any]):
             if field.name not in columns.schema.names:
                 if field.name in self._required:
                     raise FormatError(f"the file has no column '{field.name}', which is NOT NULL")
-                arrays.append(nullable_key_column(pa.nulls(columns.num_rows, field.type)))
+                arrays.append(nullable_key_column(pa.nulls(columns.num_rows, variant.packed_type(field.type))))
                 continue
             column = columns.column(field.name)
             try:
+                column = variant.from_stored(column, field.type)
                 if self._convert is not None and has_times(column.type):
                     column = convert_leaves(self._convert, column)
-                arrays.append(nullable_key_column(exact_cast(column, field.type)))
+                arrays.append(nullable_key_column(exact_cast(column, variant.packed_type(field.type))))
             except pa.ArrowException as error:
                 raise FormatError(
                     f"column '{field.name}' of type {column.type} cannot be read as {field.type}: {error}"
@@ -183,6 +198,9 @@ class _Writer(ColumnsWriter):
         super().__init__(schema)
         self._inner = inner
         self._convert = convert
+        stored = [_stored_type(column.type) for column in schema]
+        #: the types in files, if any is a variant or contains one
+        self._stored = stored if any(map(variant.holds_variants, stored)) else None
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
 
@@ -202,6 +220,8 @@ class _Writer(ColumnsWriter):
                     arrays = [
                         convert_leaves(self._convert, array) if has_times(array.type) else array for array in arrays
                     ]
+                if self._stored is not None:
+                    arrays = [variant.to_stored(*pair) for pair in zip(arrays, self._stored, strict=True)]
                 self._inner.add_columns(ColumnData(pa.RecordBatch.from_arrays(arrays, batch.schema.names)))
 
     def finish(self) -> None:
@@ -481,7 +501,7 @@ def list_leaves(schema: pa.Schema) -> list[str] | None:
 def _leaves(around: str, field: pa.Field) -> list[str | None]:
     if "." in field.name:
         return [None]
-    if not pa.types.is_struct(field.type):
+    if not pa.types.is_struct(field.type) or field.type == variant.STORED:
         return [around + field.name]
     return [leaf for child in field.type for leaf in _leaves(f"{around}{field.name}.", child)] or [None]
 
@@ -612,7 +632,7 @@ STRIPE_SIZE: Final = (
     .default_value(STRIPE_BYTES)
     .with_description("The size of a stripe. Readers split a file by stripes.")
 )
-_REFUSED: Final = (*NO_FILE_TYPES, types.TimeType)
+_REFUSED: Final = (*NO_FILE_TYPES, types.TimeType, types.VariantType)
 
 
 class OrcTableFormat(TableFormat):

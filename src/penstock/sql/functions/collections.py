@@ -349,7 +349,7 @@ def _index(call: definition.Operands, index: int) -> DataType | None:
     if not isinstance(index_type, IntegralType):
         return None
     value = call.value(index)
-    if isinstance(value, int) and value < 1:
+    if isinstance(value, int) and value < 1 and not isinstance(within, VariantType):
         raise ValidationError(f"Array element access needs an index starting at 1 but was {value}.")
     return index_type
 

@@ -22,13 +22,13 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.codecs.variant import Variant, double_text, name_order, text_in_quotes
 from penstock.sql.data import types
 from penstock.sql.data.arrow import Datum, Kernel
 from penstock.sql.data.datetimes import format_timestamp
 from penstock.sql.data.errors import TableRuntimeError, ValidationError
 from penstock.sql.functions import definition, variants
 from penstock.sql.functions.json_path import json_path
-from penstock.sql.functions.numbers import double_text
 from penstock.sql.functions.type_rules import BYTES, TEXTS
 from penstock.sql.parser.types import TypeParser
 from penstock.sql.typed import FunctionCall, Typed
@@ -47,17 +47,25 @@ def _input_type(call: definition.Operands, index: int) -> types.DataType | None:
     return definition.TEXT.check(call, index)
 
 
+def _input_of_query(call: definition.Operands, index: int) -> types.DataType | None:
+    """Accept variants, too, whose JSON is queried."""
+    return call.types[index] if isinstance(call.types[index], types.VariantType) else _input_type(call, index)
+
+
 _JSON: Final = definition.where("<CHARACTER_STRING>", _input_type)
-_WITH_DEFAULTS: Final = tuple(definition.takes(_JSON, definition.TEXT, *[definition.ANY] * count) for count in range(3))
+_JSON_OR_VARIANT: Final = definition.where("<CHARACTER_STRING>", _input_of_query)
+_WITH_DEFAULTS: Final = tuple(
+    definition.takes(_JSON_OR_VARIANT, definition.TEXT, *[definition.ANY] * count) for count in range(3)
+)
 
 
-def _lookup(text: str, path: str) -> tuple[Any, bool, TableRuntimeError | None]:
+def _lookup(text: str | Variant, path: str) -> tuple[Any, bool, TableRuntimeError | None]:
     """Return the value that a path finds, whether the path is lax, and the error, if any."""
     try:
         parsed_path, is_lax = json_path(path)
     except TableRuntimeError as wrong_path:
         return None, False, wrong_path
-    value, wrong_text = variants.document(text)
+    value, wrong_text = variants.document(text if isinstance(text, str) else text.to_json())
     if wrong_text is not None:
         return None, is_lax, None if is_lax else wrong_text
     try:
@@ -141,7 +149,7 @@ def _bind_value(call: definition.Call) -> Kernel:
         default = defaults[with_default.index(event)] if behaviour == "DEFAULT" else None
         return None if default is None else convert(default)
 
-    def extract_value(text: str | None, path: str | None, *defaults: Any) -> Any:
+    def extract_value(text: str | Variant | None, path: str | None, *defaults: Any) -> Any:
         if text is None or path is None:
             return None
         value, is_lax, error = _lookup(text, path)
@@ -312,7 +320,7 @@ JSON_QUERY_FUNCTIONS: tuple[definition.ScalarFunction, ...] = (
     ),
     definition.scalar(
         "JSON_QUERY",
-        definition.takes(_JSON, definition.TEXT),
+        definition.takes(_JSON_OR_VARIANT, definition.TEXT),
         _query_type,
         _bind_query,
         "Extracts the object or array at the path from a JSON string, as STRING or ARRAY<STRING>.",
@@ -398,7 +406,7 @@ def json_writer(data_type: types.DataType) -> Writer:
         case types.RowType():
             return _row(data_type)
         case _ if isinstance(data_type, TEXTS):
-            return variants.text_in_quotes
+            return text_in_quotes
         case _ if isinstance(data_type, BYTES):
             return lambda value: f'"{base64.b64encode(value).decode()}"'
     raise ValidationError(f"Type {data_type} is not scalar or cannot be converted into JSON.")
@@ -435,8 +443,8 @@ def _timestamp(nanoseconds: int) -> str:
     return f"{day}T{clock}.{fraction}" if fraction else f"{day}T{clock}"
 
 
-def _variant(value: variants.Variant) -> str:
-    return value.json()
+def _variant(value: Variant) -> str:
+    return value.to_json()
 
 
 def _or_null(write: Writer, value: Any) -> str:
@@ -456,18 +464,16 @@ def _object(write: Writer) -> Writer:
                     f"Key at index {index} was null. This is not supported during conversion to JSON."
                 )
             by_key[key] = value
-        ordered = sorted(by_key.items(), key=lambda pair: variants.key_order(pair[0]))
-        return (
-            "{" + ",".join([f"{variants.text_in_quotes(key)}:{_or_null(write, value)}" for key, value in ordered]) + "}"
-        )
+        ordered = sorted(by_key.items(), key=lambda pair: name_order(pair[0]))
+        return "{" + ",".join([f"{text_in_quotes(key)}:{_or_null(write, value)}" for key, value in ordered]) + "}"
 
     return text
 
 
 def _row(row: types.RowType) -> Writer:
-    indices = sorted(range(len(row.fields)), key=lambda index: variants.key_order(row.fields[index].name))
+    indices = sorted(range(len(row.fields)), key=lambda index: name_order(row.fields[index].name))
     parts = [
-        (f"{variants.text_in_quotes(row.fields[index].name)}:", index, json_writer(row.fields[index].data_type))
+        (f"{text_in_quotes(row.fields[index].name)}:", index, json_writer(row.fields[index].data_type))
         for index in indices
     ]
 
@@ -522,10 +528,10 @@ def _bind_object(call: definition.Call) -> Kernel:
     indices: dict[str, list[int]] = {}
     for index in range(0, len(call.types), 2):
         indices.setdefault(str(call.value(index)), []).append(index + 1)
-    names = sorted(indices, key=variants.key_order)
+    names = sorted(indices, key=name_order)
 
     def part(operands: Sequence[Datum], name: str) -> Datum:
-        label = f"{variants.text_in_quotes(name)}:"
+        label = f"{text_in_quotes(name)}:"
         texts = _texts(call, operands, indices[name][-1:] if keeps_null else indices[name][::-1])
         text = texts[0] if len(texts) == 1 else pc.coalesce(*texts)
         return pc.binary_join_element_wise(label, pc.fill_null(text, "null") if keeps_null else text, "")

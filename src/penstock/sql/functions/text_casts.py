@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.codecs.serialization import parse_digits
+from penstock.codecs.variant import double_text, float_text
 from penstock.sql.data import datetimes, types
 from penstock.sql.data.arrow import Datum, Kernel, arrow_type
 from penstock.sql.data.errors import TableRuntimeError
@@ -52,7 +53,6 @@ from penstock.sql.data.types import (
 )
 from penstock.sql.functions.bitmaps import bitmap_text
 from penstock.sql.functions.definition import Session, ValueKernel, value_kernel
-from penstock.sql.functions.numbers import double_text, float_text
 from penstock.sql.functions.type_rules import INTEGERS
 from penstock.sql.functions.value_casts import cut_time, cut_timestamp_kernel, decimal_kernel, fitted
 

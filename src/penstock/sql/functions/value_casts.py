@@ -30,7 +30,11 @@ _MOMENTS = (types.TimestampType, types.LocalZonedTimestampType)
 
 def supports_cast(source: types.DataType, to: types.DataType) -> bool:
     """Return whether Flink has a cast from one type to the other."""
-    if isinstance(source, types.NullType) or isinstance(to, TEXTS) or source.not_null() == to.not_null():
+    if isinstance(source, types.NullType) or source.not_null() == to.not_null():
+        return True
+    if isinstance(source, types.VariantType):
+        return False
+    if isinstance(to, TEXTS):
         return True
     if isinstance(to, types.ArrayType | types.MapType | types.RowType):
         return _supports_nested(source, to)
@@ -108,7 +112,10 @@ def refusal(source: types.DataType, to: types.DataType) -> str:
         )
     if isinstance(source, types.LocalZonedTimestampType) and isinstance(to, types.NumericType):
         return "The cast from TIMESTAMP_LTZ type to NUMERIC type is not allowed."
-    return f"Cast function cannot convert value of type {source} to type {to}"
+    reason = f"Cast function cannot convert value of type {source} to type {to}"
+    if isinstance(source, types.VariantType):
+        return f"{reason}; JSON_STRING returns a variant as JSON, and JSON_VALUE a scalar in it"
+    return reason
 
 
 _WIDE: Final = Context(prec=400, Emax=999_999, Emin=-999_999)

@@ -7,28 +7,20 @@ Text after the first value is ignored.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Context, Decimal
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, NoReturn
 
-import numpy as np
-
+from penstock.codecs.variant import Variant, double_text, name_order, text_in_quotes
 from penstock.sql.data import types
 from penstock.sql.data.arrow import Kernel
 from penstock.sql.data.errors import TableRuntimeError
 from penstock.sql.functions import definition
-from penstock.sql.functions.numbers import double_text
-from penstock.sql.functions.type_rules import BYTES, TEXTS
-from penstock.state.keys import NAN
 
 _BLANKS: Final = " \t\r\n"
 #: a nesting depth that Python can handle
 _NESTED_AT_MOST: Final = 300
-_NAMED_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
-_ESCAPES: Final = str.maketrans({**{chr(code): f"\\u{code:04X}" for code in range(32)}, **_NAMED_ESCAPES})
 
 
 class JsonTextError(TableRuntimeError):
@@ -119,22 +111,12 @@ def document(text: str) -> Document:
         return Document(None, error)
 
 
-def text_in_quotes(text: str) -> str:
-    """Return a string as a JSON string."""
-    return f'"{text.translate(_ESCAPES)}"'
-
-
-def key_order(key: str) -> bytes:
-    """Return the sort key of an object key: the order of UTF-16 code units."""
-    return key.encode("utf-16-be", "surrogatepass")
-
-
 def write_json(value: object) -> str:
     """Write a value without whitespace, with sorted keys."""
     if isinstance(value, str):
         return text_in_quotes(value)
     if isinstance(value, dict):
-        keys = sorted(value, key=key_order)
+        keys = sorted(value, key=name_order)
         return "{" + ",".join([f"{text_in_quotes(key)}:{write_json(value[key])}" for key in keys]) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(write_json, value)) + "]"
@@ -161,82 +143,24 @@ def storable(text: str) -> str:
     return text
 
 
-_WIDE: Final = Context(prec=400)
-_BITS: Final[dict[type[types.DataType], int]] = {
-    types.TinyIntType: 8,
-    types.SmallIntType: 16,
-    types.IntType: 32,
-    types.BigIntType: 64,
-}
+def parse(text: str, keeps_last: bool = False) -> Variant:
+    """Return the variant of a JSON text. Raises `TableRuntimeError` if it is invalid.
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Variant:
-    """A value of type VARIANT.
-
-    `value` is None, a boolean, a number (`int`, `Decimal` or `float`), a string, bytes, or a list or dictionary of
-    these. Variants are equal as in `penstock.state.equality`: NaN equals NaN, and the order of an object's keys does
-    not matter.
+    With `keeps_last`, the last of several equal keys wins; otherwise they are an error.
     """
-
-    value: Any
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Variant) and _canonical(self.value) == _canonical(other.value)
-
-    def __hash__(self) -> int:
-        return hash(_canonical(self.value))
-
-    @classmethod
-    def of_json(cls, text: str, keeps_last: bool = False) -> Variant:
-        """Parse JSON. Raises `TableRuntimeError` if it is invalid.
-
-        With `keeps_last`, the last of several equal keys wins; otherwise they are an error.
-        """
-        try:
-            return cls(_normal(read_json(text, _READERS[keeps_last])))
-        except JsonTextError as error:
-            raise TableRuntimeError(f"Failed to parse json string: {text}, {error}") from error
-
-    def json(self) -> str:
-        """Return the value as JSON."""
-        return _text(self.value)
-
-    def item(self, key: int | str) -> Variant | None:
-        """Return an array element by its index, counted from 1, or an object's value by its key; None if missing.
-
-        Raises `TableRuntimeError` unless the value is an array, for an index, or an object, for a key.
-        """
-        if isinstance(key, int):
-            if not isinstance(self.value, list):
-                raise TableRuntimeError(f"Expected an array to take the element {key} of, and not {self.json()}")
-            return Variant(self.value[key - 1]) if 1 <= key <= len(self.value) else None
-        if not isinstance(self.value, dict):
-            raise TableRuntimeError(f"Expected an object to take the field {key!r} of, and not {self.json()}")
-        return Variant(self.value[key]) if key in self.value else None
-
-    def __str__(self) -> str:
-        return self.json()
-
-
-def _canonical(value: Any) -> Any:
-    """Return a nested value as a dictionary key. In Python, but not in a variant, True equals 1."""
-    if isinstance(value, dict):
-        return frozenset((key, _canonical(item)) for key, item in value.items())
-    if isinstance(value, list):
-        return tuple(map(_canonical, value))
-    if isinstance(value, bool):
-        return bool, value
-    return NAN if value != value else value
+    try:
+        return Variant.of(_normal(read_json(text, _READERS[keeps_last])))
+    except JsonTextError as error:
+        raise TableRuntimeError(f"Failed to parse json string: {text}, {error}") from error
 
 
 _READERS: Final = {keeps_last: reader(keeps_last) for keeps_last in (False, True)}
 
 
 def _normal(value: Any) -> Any:
-    """Sort keys and convert numbers to the smallest type that holds them."""
+    """Convert numbers that no exact type holds to floats."""
     if isinstance(value, dict):
-        return {key: _normal(value[key]) for key in sorted(value, key=key_order)}
+        return {key: _normal(item) for key, item in value.items()}
     if isinstance(value, list):
         return list(map(_normal, value))
     if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
@@ -244,106 +168,28 @@ def _normal(value: Any) -> Any:
     if isinstance(value, Decimal):
         _, digits, exponent = value.as_tuple()
         fits = len(digits) <= types.PRECISION_MAX and -int(exponent) <= types.PRECISION_MAX
-        return value if fits else float(value)
+        return (value if value else value.copy_abs()) if fits else float(value)
     return value
 
 
-def _text(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{" + ",".join([f"{text_in_quotes(key)}:{_text(item)}" for key, item in value.items()]) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(_text, value)) + "]"
-    if isinstance(value, str):
-        return text_in_quotes(value)
-    if isinstance(value, Decimal):
-        return _plain(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return f'"{double_text(value)}"'
-    return "null" if value is None else scalar_text(value)
-
-
-def _plain(number: Decimal) -> str:
-    """Return a decimal without an exponent and without trailing zeros."""
-    text = f"{number if number else number.copy_abs():f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-# --- for other functions ---------------------------------------------------------------------------------------------
-
-
 def variant_item(value: Variant | None, key: int | str | None) -> Variant | None:
-    """Evaluate ITEM: `value[key]`. See `Variant.item`."""
-    return None if value is None or key is None else value.item(key)
+    """Evaluate ITEM: an element by its index, counted from 1, or a field by its name; None if there is none.
 
-
-def variant_cast(value: Variant | None, data_type: types.DataType) -> Any:
-    """Cast a variant to a scalar type. Raises `TableRuntimeError` if that would change the value.
-
-    Cast to a string, a variant is its JSON. JSON's null becomes NULL.
+    Raises `TableRuntimeError` unless the value is an array, for an index, or an object, for a name.
     """
-    if value is None or isinstance(data_type, types.VariantType):
-        return value
-    if isinstance(data_type, TEXTS):
-        return storable(value.json())
-    raw = value.value
-    if raw is None:
+    if value is None or key is None:
         return None
-    cast = _select_cast(type(data_type))
-    result = None if cast is None else cast(raw, data_type)
-    if result is None:
-        raise TableRuntimeError(f"Cannot cast the VARIANT {value.json()} to {data_type.nullable()}")
-    return result
-
-
-def _select_cast(kind: type[types.DataType]) -> Callable[[Any, types.DataType], Any] | None:
-    if kind in _BITS:
-        return _to_whole
-    if issubclass(kind, BYTES):
-        return lambda raw, to: raw if isinstance(raw, bytes) else None
-    return {
-        types.BooleanType: _to_boolean,
-        types.DecimalType: _to_decimal,
-        types.FloatType: _to_float,
-        types.DoubleType: _to_double,
-    }.get(kind)
-
-
-def _is_number(raw: Any) -> bool:
-    return isinstance(raw, int | float | Decimal) and not isinstance(raw, bool)
-
-
-def _to_boolean(raw: Any, to: types.DataType) -> bool | None:
-    return raw if isinstance(raw, bool) else None
-
-
-def _to_whole(raw: Any, to: types.DataType) -> int | None:
-    if not _is_number(raw) or (isinstance(raw, float) and not math.isfinite(raw)) or raw != int(raw):
-        return None
-    most = 2 ** (_BITS[type(to)] - 1)
-    return int(raw) if -most <= raw < most else None
-
-
-def _to_double(raw: Any, to: types.DataType) -> float | None:
-    return float(raw) if _is_number(raw) else None
-
-
-def _to_float(raw: Any, to: types.DataType) -> float | None:
-    if not _is_number(raw):
-        return None
-    with np.errstate(over="ignore"):
-        result = float(np.float32(float(raw)))
-    return None if math.isinf(result) and not math.isinf(float(raw)) else result
-
-
-def _to_decimal(raw: Any, to: types.DataType) -> Decimal | None:
-    assert isinstance(to, types.DecimalType)
-    if not _is_number(raw) or (isinstance(raw, float) and not math.isfinite(raw)):
-        return None
-    exact = Decimal(repr(raw)) if isinstance(raw, float) else Decimal(raw)
-    if exact.adjusted() >= to.precision - to.scale and exact != 0:
-        return None
-    result = exact.quantize(Decimal(1).scaleb(-to.scale), ROUND_HALF_UP, _WIDE)
-    return result if result == exact else None
+    if isinstance(key, str):
+        if not value.is_object():
+            raise TableRuntimeError(
+                "String key access on variant requires an object variant, but a non-object variant was provided."
+            )
+        return value.get_field(key)
+    if not value.is_array():
+        raise TableRuntimeError(
+            "Integer index access on variant requires an array variant, but a non-array variant was provided."
+        )
+    return value.get_element(key - 1)
 
 
 # --- functions -------------------------------------------------------------------------------------------------------
@@ -352,7 +198,7 @@ def _to_decimal(raw: Any, to: types.DataType) -> Decimal | None:
 @lru_cache(maxsize=2048)
 def _try_parse(text: str, keeps_last: bool) -> Variant | TableRuntimeError:
     try:
-        return Variant.of_json(text, keeps_last)
+        return parse(text, keeps_last)
     except TableRuntimeError as error:
         return error
 

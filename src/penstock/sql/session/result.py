@@ -17,12 +17,12 @@ from typing import Any, Final, Protocol
 
 from penstock.base.errors import WrongTimeError
 from penstock.base.types import Row, RowKind
+from penstock.codecs.variant import double_text, float_text
 from penstock.drivers.running_job import JobClient
 from penstock.sql.catalogs.columns import ResolvedSchema, TableSchema
 from penstock.sql.data import types
 from penstock.sql.data.types import DataType
 from penstock.sql.executor import ChangelogRow, Job
-from penstock.sql.functions.numbers import double_text, float_text
 from penstock.sql.logical.nodes import RowSchema
 
 __all__ = ["CloseableIterator", "ResultKind", "TableResult"]

@@ -33,12 +33,13 @@ from penstock.sql.catalogs.manager import CatalogManager, inline_view
 from penstock.sql.data.datetimes import zone_by_id
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.data.types import LENGTH_MAX, BigIntType, DataType, VarCharType
-from penstock.sql.executor import ChangelogRow, Executor, Job
+from penstock.sql.executor import ChangelogRow, Executor, Job, PlanCompiler
 from penstock.sql.functions.definition import Session
 from penstock.sql.functions.registry import is_built_in
 from penstock.sql.logical.explain import plan_text
-from penstock.sql.logical.nodes import Node, PlanColumn, RowSchema, Write
+from penstock.sql.logical.nodes import Model, Node, PlanColumn, RowSchema, Write
 from penstock.sql.logical.properties import allow_plans
+from penstock.sql.logical.stored_plans import CatalogObjects, CompiledQueries, StoredTable
 from penstock.sql.session.result import RawContent, ResultKind, Tableau, TableResult
 from penstock.sql.user_functions.declare import define, load
 from penstock.sql.user_functions.definition import UserFunction
@@ -77,6 +78,13 @@ LOCAL_TIME_ZONE: Final = ConfigOption("table.local-time-zone", STRING, "default"
 STATE_TTL_MS: Final = ConfigOption("table.exec.state.ttl", DURATION_MS, 0)
 LEGACY_CAST: Final = ConfigOption("table.exec.legacy-cast-behaviour", choice("ENABLED", "DISABLED"), "DISABLED")
 DML_SYNC: Final = ConfigOption("table.dml-sync", BOOLEAN, False)
+COMPILED_OBJECTS: Final = ConfigOption(
+    "table.plan.compile.catalog-objects", choice("ALL", "SCHEMA", "IDENTIFIER"), "ALL"
+)
+RESTORED_OBJECTS: Final = ConfigOption(
+    "table.plan.restore.catalog-objects", choice("ALL", "ALL_ENFORCED", "IDENTIFIER"), "ALL"
+)
+RECOMPILES: Final = ConfigOption("table.plan.force-recompile", BOOLEAN, False)
 MAX_COLUMN_WIDTH: Final = ConfigOption("table.display.max-column-width", INTEGER, 30)
 BUILT_IN_CATALOG: Final = ConfigOption("table.builtin-catalog-name", STRING, "default_catalog")
 BUILT_IN_DATABASE: Final = ConfigOption("table.builtin-database-name", STRING, "default_database")
@@ -416,11 +424,14 @@ class TableSession:
         forked.manager.share(self.manager)
         return forked
 
-    def _session(self) -> Session:
+    def _session(self, configuration: Mapping[str, str] | None = None) -> Session:
+        """Return the session that functions see; `configuration`: the options of a compiled plan, which win."""
+        options = configuration or {}
+        legacy_cast = options.get(LEGACY_CAST.key(), self.config.read(LEGACY_CAST)).upper()
         return Session(
-            zone=parse_zone(self.config.get_local_timezone()),
+            zone=parse_zone(options.get(LOCAL_TIME_ZONE.key()) or self.config.get_local_timezone()),
             now=time.time_ns,
-            legacy_cast=self.config.read(LEGACY_CAST) == "ENABLED",
+            legacy_cast=legacy_cast == "ENABLED",
             current_catalog=self.manager.current_catalog,
             current_database=self.manager.current_database,
         )
@@ -497,15 +508,52 @@ class TableSession:
     def write(self, plans: Sequence[Write]) -> TableResult:
         """Start one job that writes to tables. Its result is the row count of each table, which is unknown: -1."""
         allow_plans(plans)
-        sinks = [".".join(plan.path) for plan in plans]
+        return self._written([".".join(plan.path) for plan in plans], partial(self.executor.write, plans), {})
+
+    def _written(
+        self,
+        sinks: list[str],
+        start: Callable[[Mapping[str, str], Session, str], Job],
+        configuration: Mapping[str, str],
+    ) -> TableResult:
         options = self.config.to_map()
-        job = self.executor.write(plans, options, self._session(), _name_of_job(options, plans))
+        job = start(options, self._session(configuration), _name_of_job(options, sinks))
         if self.config.read(DML_SYNC):
             job.wait()
         kinds: list[DataType] = [BigIntType()] * len(sinks)
         style = RawContent(RowSchema(tuple(map(PlanColumn, sinks, kinds))))
         schema = ResolvedSchema.physical(sinks, kinds)
         return TableResult(ResultKind.SUCCESS_WITH_CONTENT, schema, lambda: _counts(job, len(sinks)), style, job)
+
+    def compile(self, plans: Sequence[Write]) -> str:
+        """Return the plan of one job that writes to tables, as JSON. Raises `UnsupportedError` in batch mode."""
+        allow_plans(plans)
+        zone = {LOCAL_TIME_ZONE.key(): self.config.get_local_timezone()}
+        stores = CatalogObjects[self.config.read(COMPILED_OBJECTS)]
+        return self._compiler().compile(
+            plans, {**self.config.to_map(), **zone}, self._session(), _Objects(self), stores
+        )
+
+    def load_compiled(self, text: str) -> CompiledQueries:
+        """Return the queries of a compiled plan. Raises `ValidationError` if it does not fit the tables."""
+        restores = CatalogObjects[self.config.read(RESTORED_OBJECTS)]
+        return self._compiler().load(text, self._session(), _Objects(self), restores)
+
+    def write_compiled(self, queries: CompiledQueries) -> TableResult:
+        """Start the job of a compiled plan, with the result of `write`."""
+        allow_plans(queries.writes)
+        start = partial(self._compiler().write_compiled, queries)
+        return self._written([".".join(plan.path) for plan in queries.writes], start, queries.configuration)
+
+    def explain_compiled(self, queries: CompiledQueries, details: Sequence[str] = ()) -> str:
+        """Return a compiled plan as text, and how it would run."""
+        session = self._session(queries.configuration)
+        return self._compiler().explain_compiled(queries, self.config.to_map(), session, details)
+
+    def _compiler(self) -> PlanCompiler:
+        if not self.config.is_streaming():
+            raise UnsupportedError("The compiled plan feature is not supported in batch mode.")
+        return self.executor.compiler()
 
     def explain(self, plans: Sequence[Node], details: Sequence[str] = ()) -> str:
         """Return the logical plans as text, followed by the executor's explanation."""
@@ -524,7 +572,8 @@ class TableSession:
         text, options, session = self.explain(plans), self.config.to_map(), self._session()
         writes = [plan for plan in plans if isinstance(plan, Write)]
         reading = None if writes else self.executor.collect(plans[0], options, session)
-        job: Job = reading or self.executor.write(writes, options, session, _name_of_job(options, writes))
+        name = _name_of_job(options, [".".join(write.path) for write in writes])
+        job: Job = reading or self.executor.write(writes, options, session, name)
 
         def rows() -> Iterator[ChangelogRow]:
             try:
@@ -549,8 +598,36 @@ class TableSession:
         return self.executor.plan(plans, self.config.to_map(), self._session())
 
 
-def _name_of_job(options: Mapping[str, str], plans: Sequence[Write]) -> str:
-    return options.get("pipeline.name") or f"insert-into_{','.join('.'.join(plan.path) for plan in plans)}"
+def _name_of_job(options: Mapping[str, str], sinks: Sequence[str]) -> str:
+    return options.get("pipeline.name") or f"insert-into_{','.join(sinks)}"
+
+
+class _Objects:
+    """The named objects of a session; see `penstock.sql.logical.stored_plans.Objects`."""
+
+    def __init__(self, session: TableSession) -> None:
+        self._manager = session.manager
+
+    def table(self, path: tuple[str, str, str]) -> StoredTable | None:
+        """Return a table; None for one without a name."""
+        entry = self._manager.find(path)
+        if entry is None or entry[1].is_view:
+            return None
+        columns = [column for column in self._manager.resolved(entry[1]).columns if column.is_persisted()]
+        shown = tuple((column.name, str(column.data_type)) for column in columns)
+        return StoredTable(shown, entry[1].options_for_connector())
+
+    def function(self, name: str, gives_rows: bool) -> UserFunction | None:
+        """Return a function of the user's."""
+        return self._manager.function(name, gives_rows)
+
+    def model(self, path: tuple[str, str, str]) -> Model | None:
+        """Return a model."""
+        return self._manager.model(path)
+
+    def zone(self, name: str) -> tzinfo:
+        """Return a time zone."""
+        return parse_zone(name)
 
 
 def _counts(job: Job, sinks: int) -> Iterator[ChangelogRow]:

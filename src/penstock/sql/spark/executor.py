@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import tzinfo
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import pyarrow as pa
 
@@ -34,7 +34,7 @@ from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.datastream.data_stream import StreamExecutionEnvironment
 from penstock.drivers.logs import check_keys
 from penstock.drivers.running_job import JobClient, completed
-from penstock.drivers.spark.frames import DataFrameSource
+from penstock.drivers.spark.frames import DataFrameSource, with_variants
 from penstock.drivers.spark.handle import SparkHandle, short_reason
 from penstock.drivers.spark.session import hand_back, obtain_spark
 from penstock.drivers.spark.table_queries import QueryThreads, arrow_batches, describe_executed_plan
@@ -49,7 +49,16 @@ from penstock.sql.analyzer.calls import Calls
 from penstock.sql.data.arrow import to_values
 from penstock.sql.data.conversion import to_external
 from penstock.sql.data.errors import TableRuntimeError
-from penstock.sql.data.types import ArrayType, DataType, DecimalType, MapType, MultisetType, RowType, quoted
+from penstock.sql.data.types import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    MapType,
+    MultisetType,
+    RowType,
+    VariantType,
+    quoted,
+)
 from penstock.sql.executor import ChangelogRow
 from penstock.sql.functions.definition import Session
 from penstock.sql.logical import nodes as logical
@@ -269,7 +278,12 @@ def _no_savepoint() -> Future[str]:
 def shown_frame(frame: Any, schema: RowSchema) -> Any:
     """Return the columns under their names. Raises `UnsupportedError` for types that Spark does not have."""
     texts = []
+    variants = [f"c{index}" for index, field in enumerate(schema) if isinstance(field.type, VariantType)]
+    frame = with_variants(frame, variants) if variants else frame
     for index, field in enumerate(schema):
+        if isinstance(field.type, VariantType):
+            texts.append(f"c{index} AS {quoted(field.name)}")
+            continue
         if not is_of_spark(field.type):
             raise errors.UnsupportedError(
                 f"column '{field.name}' is {field.type}, which Spark does not have: cast it to what Spark has, such as "
@@ -354,6 +368,10 @@ class BatchExecutor:
             for frame, plan in zip(planner.frames([plan.input for plan in plans]), plans, strict=True):
                 self._sink(environment, frame, plan, of_sinks)
         return WritingJob(environment.execute_async(name))
+
+    def compiler(self) -> NoReturn:
+        """Raise `UnsupportedError`: plans are compiled for streams."""
+        raise errors.UnsupportedError("The compiled plan feature is not supported in batch mode.")
 
     def frame(self, plan: Node, options: Mapping[str, str], session: Session) -> Any:
         """Return the rows of a plan as a Spark DataFrame with the plan's column names. Nothing runs yet."""

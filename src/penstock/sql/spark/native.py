@@ -53,7 +53,6 @@ from penstock.sql.data.types import (
     TimestampType,
     TinyIntType,
     VarCharType,
-    VariantType,
     YearMonthIntervalType,
 )
 from penstock.sql.functions.numbers import RESULTS
@@ -370,7 +369,7 @@ TIMES: Final[dict[str, Native]] = {
 
 
 #: types that are not compared by their stored form
-_OTHERS: Final = (ArrayType, MapType, RowType, RawType, VariantType, BitmapType, NullType)
+_OTHERS: Final = (ArrayType, MapType, RowType, RawType, BitmapType, NullType)
 
 
 def _is_plain(kind: DataType) -> bool:

@@ -267,7 +267,7 @@ def _day(days: int) -> str:
 
 
 #: types stored as bytes that may differ for equal values
-_WITHOUT_EQUALITY: Final = (types.RawType, types.VariantType, types.BitmapType, types.NullType)
+_WITHOUT_EQUALITY: Final = (types.RawType, types.BitmapType, types.NullType)
 
 
 def has_maps(data_type: types.DataType) -> bool:

@@ -11,7 +11,7 @@ from penstock.sql.parser import statements
 from penstock.sql.parser.statements import Statement
 from penstock.sql.session.result import TableResult
 from penstock.sql.session.session import TableSession
-from penstock.sql.statements import alter, catalogs, insert, modify, objects, show
+from penstock.sql.statements import alter, catalogs, insert, modify, objects, plans, show
 from penstock.sql.statements import materialized_tables as materialized
 
 _MODULES: Final = (
@@ -21,13 +21,13 @@ _MODULES: Final = (
     modify,
     materialized,
     objects,
+    plans,
     show,
 )
 #: the statements that Penstock does not support, each with an explanation
 _REFUSED: Final[dict[type[Statement], str]] = {
     statements.Analyze: "ANALYZE TABLE collects statistics for a planner that has costs, which Penstock's has not",
     statements.CallProcedure: "CALL runs a procedure of a catalog, and Penstock's catalogs have none",
-    statements.ExecutePlan: "compiled plans are not supported: plans are made anew from the statement",
     statements.JarStatement: "ADD JAR and REMOVE JAR are for functions in Java, which Penstock cannot run",
     statements.JobStatement: "statements about jobs are not supported: use the command penstock, or the job client of "
     "a result",

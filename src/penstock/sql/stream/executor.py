@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import tzinfo
 from typing import Any, Final
 
+from penstock import __version__
 from penstock.base.configuration import Configuration
 from penstock.base.errors import CallTimeoutError, ConfigurationError, UnsupportedError
 from penstock.base.options import STATE_BACKEND
@@ -20,17 +21,19 @@ from penstock.datastream.data_stream import DataStream, StreamExecutionEnvironme
 from penstock.drivers.running_job import JobClient, RunningJob
 from penstock.plan.stream_graph import Plan
 from penstock.plan.transformation import Transformation
+from penstock.sql.analyzed_jobs import analyzed_job
 from penstock.sql.analyzer.calls import Calls
 from penstock.sql.data.conversion import to_external
-from penstock.sql.executor import ChangelogRow, analyzed_job
+from penstock.sql.executor import ChangelogRow
 from penstock.sql.functions.definition import Session
 from penstock.sql.logical.nodes import ALL, SHORT, Node, Write, shown
+from penstock.sql.logical.stored_plans import CatalogObjects, CompiledQueries, Objects, from_json, to_json
 from penstock.sql.stream.bridge import RecordTarget
 from penstock.sql.stream.planner import Planned, StreamPlanner
 from penstock.sql.stream.planning.options import Lookups, of_connector, plan_options
 from penstock.sql.stream.rows.state_ttl import StreamSession
 from penstock.sql.tables.connector import Connectors
-from penstock.sql.tables.tables import PushDown, TableWriter
+from penstock.sql.tables.tables import PushDown, RecordedPushDown, TableWriter
 from penstock.sql.user_functions.definition import async_settings
 
 
@@ -108,6 +111,46 @@ class StreamExecutor:
         """See `Executor`."""
         return self._connectors.options_up_to_now(options)
 
+    def compile(
+        self,
+        plans: Sequence[Write],
+        options: Mapping[str, str],
+        session: Session,
+        objects: Objects,
+        stores: CatalogObjects,
+    ) -> str:
+        """Return the optimised plan of a job that writes to all these tables, as JSON; nothing runs."""
+        requests = RecordedPushDown(self.push_down(), session)
+        planner = self._begin(options, session, requests)[1]
+        self._add_sinks(planner, plans)
+        configuration = {key: value for key, value in options.items() if _is_stored(key)}
+        return to_json(planner.compiled(configuration), __version__, objects, requests, stores)
+
+    def write_compiled(
+        self, queries: CompiledQueries, options: Mapping[str, str], session: Session, name: str | None = None
+    ) -> WritingJob:
+        """Start the job of a compiled plan."""
+        environment, planner = self._begin({**options, **queries.configuration}, session)
+        planner.restore(queries)
+        self._add_sinks(planner, queries.writes)
+        return WritingJob(environment.execute_async(name))
+
+    def load(self, text: str, session: Session, objects: Objects, restores: CatalogObjects) -> CompiledQueries:
+        """Return the queries of a compiled plan. Raises `ValidationError` if it does not fit the tables."""
+        return from_json(text, objects, RecordedPushDown(self.push_down(), session), restores)
+
+    def explain_compiled(
+        self, queries: CompiledQueries, options: Mapping[str, str], session: Session, details: Sequence[str]
+    ) -> str:
+        """Return the steps of the job of a compiled plan, as `explain` does."""
+        environment, planner = self._begin({**options, **queries.configuration}, session)
+        planner.restore(queries)
+        text = "== Streams ==\n" + "\n".join(planner.explained(write) for write in queries.writes)
+        if "JSON_EXECUTION_PLAN" not in details:
+            return text
+        self._add_sinks(planner, queries.writes)
+        return f"{text}\n\n== Physical Execution Plan ==\n{environment.plan().to_json(build_step_describer(planner))}"
+
     def attach(
         self,
         environment: StreamExecutionEnvironment,
@@ -182,21 +225,31 @@ class StreamExecutor:
                 planner.shown(plan)
         return environment.plan(), planner
 
+    def compiler(self) -> StreamExecutor:
+        """See `Executor`."""
+        return self
+
     def push_down(self) -> PushDown:
         """Return the push-down, through which tables are read partially."""
         return PushDown(lambda scan: self._connectors.scan(of_connector(scan)))
 
-    def _begin(self, options: Mapping[str, str], session: Session) -> tuple[StreamExecutionEnvironment, StreamPlanner]:
+    def _begin(
+        self, options: Mapping[str, str], session: Session, tables: PushDown | None = None
+    ) -> tuple[StreamExecutionEnvironment, StreamPlanner]:
         configuration = Configuration()
         for key, value in options.items():
             if not key.startswith(_OF_TABLES):
                 configuration.set_string(key, value)
         environment = StreamExecutionEnvironment.get_execution_environment(configuration)
         environment.mark_internal()
-        return environment, self._planner(environment, options, session)
+        return environment, self._planner(environment, options, session, tables)
 
     def _planner(
-        self, environment: StreamExecutionEnvironment, options: Mapping[str, str], session: Session
+        self,
+        environment: StreamExecutionEnvironment,
+        options: Mapping[str, str],
+        session: Session,
+        tables: PushDown | None = None,
     ) -> StreamPlanner:
         environment.check_keys(key for key in options if key.startswith(_OF_TABLES))
         carried = StreamSession(session.zone, session.legacy_cast, async_settings(options))
@@ -206,12 +259,21 @@ class StreamExecutor:
             environment.set_parallelism(settings.parallelism)
         shares = options.get(_SHARES, "true").lower() == "true"
         reader = self._connectors.reader
-        tables = self.push_down()
+        tables = self.push_down() if tables is None else tables
         add, has_id = environment.add, environment.has_id
         lookups = Lookups(self._connectors.lookup, options, self._connectors.vector_search)
         return StreamPlanner(
             add, reader, carried, Calls(session), shares, settings, has_id, tables, lookups, self._writer
         )
+
+
+#: options that say where and how a session works, and not what a query means
+_OF_SESSIONS: Final = ("table.plan.", "table.dml-sync", "table.display.", "table.builtin-", "table.query-start.")
+
+
+def _is_stored(key: str) -> bool:
+    """Return whether a compiled plan keeps an option."""
+    return key.startswith("table.") and not key.startswith(_OF_SESSIONS)
 
 
 def _check(plan: Write) -> None:

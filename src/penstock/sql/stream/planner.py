@@ -28,6 +28,7 @@ from penstock.sql.logical import nodes as logical
 from penstock.sql.logical.explain import node_text
 from penstock.sql.logical.nodes import ALL, INSERTS, Changes, RowSchema, shown
 from penstock.sql.logical.properties import COMMITTER, SINK, SOURCE, Known, collect_expressions, rows_text, state_id
+from penstock.sql.logical.stored_plans import CompiledQueries, list_nodes
 from penstock.sql.optimizer.optimizer import rewritten
 from penstock.sql.optimizer.pruning import ScanKey, scan_key
 from penstock.sql.optimizer.pushdown import Calc, extract_calc
@@ -182,6 +183,49 @@ class StreamPlanner:
         self._ids: set[str] = set()
         #: the added steps, and the node of each
         self.steps: list[tuple[Transformation, Planned]] = []
+        #: the ids of states that a compiled plan has, and its nodes, each by its `id()`
+        self._stored_ids: dict[tuple[int, str], list[str]] = {}
+        self._stored_nodes: dict[int, logical.Node] = {}
+        #: the writes whose sinks have been planned; and each id of a state, with the nodes that were being planned
+        self._writes: list[logical.Write] = []
+        self._made_ids: list[tuple[logical.Write | None, tuple[logical.Node, ...], str, str]] = []
+
+    # --- compiled plans -----------------------------------------------------------------------------------------------
+
+    def compiled(self, configuration: Mapping[str, str]) -> CompiledQueries:
+        """Return the rewritten queries of the sinks that have been planned, and the ids of their states."""
+        writes = [replace(write, input=self.rewritten(write.input)) for write in self._writes]
+        nodes = {id(node): node for node in list_nodes(writes)}
+        sinks = {id(write): stored for write, stored in zip(self._writes, writes, strict=True)}
+        ids: dict[tuple[int, str], list[str]] = {}
+        for write, planned, kind, step_id in self._made_ids:
+            anchor = next((node for node in reversed(planned) if id(node) in nodes), sinks.get(id(write)))
+            if anchor is not None:
+                ids.setdefault((id(anchor), kind), []).append(step_id)
+        return CompiledQueries(tuple(writes), configuration, ids)
+
+    def restore(self, queries: CompiledQueries) -> None:
+        """Plan these queries as they are when their sinks are added, with the ids of states that they have."""
+        for write in queries.writes:
+            self._queries[id(write.input)] = (write.input, write.input)
+            self._keep(write.input)
+        self._stored_nodes = {id(node): node for node in queries.nodes()}
+        self._stored_ids = {key: list(ids) for key, ids in queries.state_ids.items()}
+
+    def _state_id(self, kind: str) -> str | None:
+        """Return the id of the state of a step of the current node: that of the compiled plan, if there is one."""
+        planned = tuple(entry.node for entry in self._planned)
+        write = self._writes[-1] if self._writes else None
+        anchor = next((node for node in reversed(planned) if id(node) in self._stored_nodes), write)
+        stored = self._stored_ids.get((id(anchor), kind))
+        if stored:
+            step_id: str | None = stored.pop(0)
+            self._ids.add(str(step_id))
+        else:
+            step_id = self._id(kind)
+        if step_id is not None:
+            self._made_ids.append((write, planned, kind, step_id))
+        return step_id
 
     def rewritten(self, query: logical.Node) -> logical.Node:
         """Return the rewritten plan of a whole query, see `planning.rule`, `changelog` and `optimizer`.
@@ -321,6 +365,7 @@ class StreamPlanner:
 
     def sink(self, write: logical.Write, writer: TableWriter) -> None:
         """Write rows to a table. Raises `ValidationError` for changes that the sink does not accept."""
+        self._writes.append(write)
         self._sink(write, writer)
         self._add_routes()
 
@@ -460,7 +505,7 @@ class StreamPlanner:
             more["parallelism"] = parallelism_in_order(inputs, are_changes)
         uid = more.get("uid")
         if uid is None:
-            more["uid_hash"] = self._id(kind)
+            more["uid_hash"] = self._state_id(kind) if more.get("is_stateful") else self._id(kind)
         elif any(other.uid == uid for other, _ in self.steps):
             raise ValidationError(
                 f"Duplicate unique identifier '{uid}' detected among process table functions. Make sure that all PTF "

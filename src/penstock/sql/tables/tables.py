@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.codecs.column_data import ColumnData
 from penstock.runtime.connector import Sink
-from penstock.sql.data.errors import TableRuntimeError
+from penstock.sql.data.errors import TableRuntimeError, ValidationError
 from penstock.sql.data.types import LENGTH_MAX, DataType, RowType, VarCharType
 from penstock.sql.expressions.columns import Columns
 from penstock.sql.expressions.evaluator import Evaluator
@@ -306,6 +306,72 @@ class PushDown:
 
 #: for tables that are always read whole
 NO_PUSH_DOWN = PushDown()
+
+
+class RecordedPushDown(PushDown):
+    """A push-down that knows how each scan was made; see `penstock.sql.logical.stored_plans.Requests`."""
+
+    def __init__(self, tables: PushDown, session: Session) -> None:
+        super().__init__(tables._scan)
+        self._session = session
+        #: by the id of a scan's source: the source, the scan before, and the request
+        self._made: dict[int, tuple[object, Scan, tuple[str, tuple[Any, ...]]]] = {}
+
+    def narrowed(self, node: Scan, columns: Sequence[int]) -> Scan | None:
+        """See `PushDown`."""
+        return self._recorded(super().narrowed(node, columns), node, "columns", tuple(columns))
+
+    def leaves(self, node: Scan, paths: Sequence[Path]) -> Scan | None:
+        """See `PushDown`."""
+        return self._recorded(super().leaves(node, paths), node, "leaves", tuple(map(tuple, paths)))
+
+    def limited(self, node: Scan, count: int) -> Scan | None:
+        """See `PushDown`."""
+        return self._recorded(super().limited(node, count), node, "limit", (count,))
+
+    def filtered(self, node: Scan, conditions: Sequence[Typed], session: Session) -> PushedFilter | None:
+        """See `PushDown`."""
+        found = super().filtered(node, conditions, session)
+        if found is not None:
+            self._recorded(found.scan, node, "conditions", (tuple(conditions), found.remaining))
+        return found
+
+    def _recorded(self, scan: Scan | None, before: Scan, name: str, arguments: tuple[Any, ...]) -> Scan | None:
+        if scan is not None:
+            self._made[id(scan.source)] = (scan.source, before, (name, arguments))
+        return scan
+
+    def of(self, scan: Scan) -> tuple[Scan, list[tuple[str, tuple[Any, ...]]]]:
+        """Return the scan of the whole table, and the requests that made this scan of it, in order."""
+        requests = []
+        while id(scan.source) in self._made:
+            _, scan, request = self._made[id(scan.source)]
+            requests.append(request)
+        return scan, requests[::-1]
+
+    def repeat(self, scan: Scan, requests: Sequence[tuple[str, tuple[Any, ...]]]) -> Scan:
+        """Make requests again. Raises `ValidationError` if the table does not take them as before."""
+        for name, arguments in requests:
+            again = self._repeated(scan, name, arguments)
+            if again is None:
+                raise ValidationError(
+                    f"table {'.'.join(scan.path)} does not take over what it took when the plan was compiled ({name}): "
+                    "compile the statement again"
+                )
+            scan = again
+        return scan
+
+    def _repeated(self, scan: Scan, name: str, arguments: tuple[Any, ...]) -> Scan | None:
+        match name:
+            case "columns":
+                return self.narrowed(scan, arguments)
+            case "leaves":
+                return self.leaves(scan, arguments)
+            case "limit":
+                return self.limited(scan, *arguments)
+        conditions, remaining = arguments
+        found = self.filtered(scan, conditions, self._session)
+        return found.scan if found is not None and found.remaining == remaining else None
 
 
 def _with_columns(node: Scan, schema: RowSchema, positions: dict[int, int], source: TableScan) -> Scan:

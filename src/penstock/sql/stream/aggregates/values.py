@@ -13,11 +13,12 @@ from collections.abc import Callable
 from itertools import accumulate
 from typing import Any, Final
 
+from penstock.codecs.variant import name_order, text_in_quotes
 from penstock.sql.data import types
 from penstock.sql.data.errors import TableRuntimeError
 from penstock.sql.functions.bitmaps import bitmap_bytes, bitmap_class, decode_bitmap
 from penstock.sql.functions.json import json_writer
-from penstock.sql.functions.variants import key_order, storable, text_in_quotes
+from penstock.sql.functions.variants import storable
 from penstock.sql.logical.nodes import AggregateCall
 from penstock.sql.stream.aggregates import functions
 from penstock.sql.typed import Constant
@@ -476,7 +477,7 @@ class JsonObjectAgg(functions.Accumulator):
     def value(self, state: Any) -> Any:
         """See `Accumulator`."""
         known = state[0]
-        parts = [f"{text_in_quotes(key)}:{known[key] or 'null'}" for key in sorted(known, key=key_order)]
+        parts = [f"{text_in_quotes(key)}:{known[key] or 'null'}" for key in sorted(known, key=name_order)]
         return storable(f"{{{','.join(parts)}}}")
 
 
