@@ -268,7 +268,7 @@ class Matcher:
     def may_pass_idle(self) -> bool:
         """Whether idle events that do anything `Idleness.ONCE` may be passed over, see `moves`.
 
-        A partial match that time ends may have become several with an idle event, each of which would be told.
+        After an idle event, a partial match may be several, which time out one by one: this matters if anybody is told.
         """
         tells_time = self._tells_timed_out and self.pattern.within_ms is not None
         return self.idleness() is Idleness.ONCE and not tells_time and self.moves.enters_unsettled_by_taking()
@@ -463,8 +463,7 @@ class Matcher:
     def settle(self, memory: Memory, is_idle: bool = True) -> None:
         """Make the step of idle events, which take nothing and complete nothing.
 
-        `is_idle`: whether the last event was idle, so that the step concerns the partial matches that took the last
-        number, too.
+        `is_idle`: whether the last event was idle. If not, partial matches that have just taken it make no step.
         """
         data, moves, living = memory.data, self.moves[0][0], []
         last = _NEVER if is_idle else data[NEXT] - 1

@@ -31,9 +31,9 @@ moves of both.
 
 **Passing idle events over.** An unsettled partial match often does the same at the next event whether or not idle ones
 came before it; `Moves.hides_idle` tells so for the symbol of that event. As long as only such symbols occur, idle
-events are passed over, and an event that begins a match and is like an idle one to an unsettled partial match leaves
-that as it is: that is what the row of its symbol plus `PASSED` says. Before anybody looks at partial matches, the step
-is made up for (`Matcher.settle`). It concerns the unsettled partial matches that came to their state with an event
+events are passed over, and an event that begins a match and is like an idle one to an unsettled partial match does not
+change that one: the row of its symbol plus `PASSED` has these moves. Before anybody looks at partial matches, the
+step is made up for (`Matcher.settle`). It concerns the unsettled partial matches that came to their state with an event
 other than the last one of the key. For that, no ignored event may lead to an unsettled state, and then it is enough to
 know whether the last event of a key was idle: if not, it was taken, and has the highest number.
 """
@@ -199,7 +199,7 @@ class Moves(dict[Hashable, Row]):
         return tuple(composed), begin, known, self._moves_any(composed)
 
     def _without_idle(self, symbol: int) -> Row:
-        """Return the row of an event that may leave a partial match as it is instead of making an idle one's step."""
+        """Return the row of an event that makes no step for partial matches to which it is like an idle one."""
         idle, (moves, begin, known, _) = self[0][0], self[symbol]
         if begin.__class__ is not tuple:
             return self[symbol]

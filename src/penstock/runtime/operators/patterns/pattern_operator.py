@@ -294,7 +294,7 @@ class PatternOperator(FunctionOperator):
             self._settle_passed()
 
     def _find_unsettled(self, active: Collection[Any]) -> Collection[Any]:
-        """Return keys among which are all of those with partial matches in unsettled states."""
+        """Return at least the keys that have partial matches in unsettled states."""
         self._settle_passed()
         if self._maps is None:
             return active

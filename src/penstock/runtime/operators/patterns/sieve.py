@@ -119,7 +119,7 @@ class KeysAtWork:
 
 
 class PassedEvents:
-    """Events of which idle ones were not offered, see `penstock.runtime.patterns.moves`."""
+    """Events that were due while idle ones were passed over, see `penstock.runtime.patterns.moves`."""
 
     def __init__(self) -> None:
         self._turns: deque[tuple[int, int, list[DueEvents]]] = deque()
