@@ -103,7 +103,7 @@ def test_a_match_that_would_have_the_wrong_time_is_found() -> None:
     ("owner", "name", "planted"),
     [
         (Moves, "_after_idle", lambda moves, symbol: moves[symbol]),
-        (Matcher, "_settle", lambda matcher, memory: None),
+        (Matcher, "settle", lambda matcher, memory: None),
         (PatternOperator, "_is_unsettled", lambda operator, data: False),
     ],
     ids=["forgotten at the next event", "forgotten at the end of a batch", "not looked for in a key"],

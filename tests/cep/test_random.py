@@ -139,8 +139,13 @@ def forget_which_events_were_taken(original: Any, part: Any, up_to: int) -> Any:
     return due
 
 
-def count_one_reference_to_each_event(original: Any, memory: Any, *args: Any) -> None:
-    original(memory, *args[:-1], 1)
+def forget_an_event_with_its_first_reference(original: Any, memory: Any, number: int) -> None:
+    memory.counts[number] = 1
+    original(memory, number)
+
+
+def move_nothing_at_the_beginning_of_a_match(original: Any, moves: Any, row: Any) -> bool:
+    return False
 
 
 def swap_the_answers_of_a_symbol(original: Any, moves: Any, symbol: Any) -> Any:
@@ -159,7 +164,8 @@ def swap_the_answers_of_a_symbol(original: Any, moves: Any, symbol: Any) -> Any:
         (Sieve, "_leave_active", leave_out_keys_with_a_started_match, 1),
         (Moves, "idleness", lambda original, moves: Idleness.NOTHING, 1),
         (Moves, "_known", swap_the_answers_of_a_symbol, 1),
-        (Memory, "keep_event", count_one_reference_to_each_event, 1),
+        (Memory, "_drop", forget_an_event_with_its_first_reference, 1),
+        (Moves, "_moves_any", move_nothing_at_the_beginning_of_a_match, 1),
         (_Part, "take", forget_which_events_were_taken, 1),
     ],
 )

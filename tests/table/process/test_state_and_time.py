@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
 import pytest
 from tests.state.rocks import CanonicalRocks
 from tests.table.process import functions
@@ -9,6 +14,11 @@ from tests.table.process.called import Called
 
 from penstock.runtime.operators.base import UserCodeError
 from penstock.runtime.records import MAX_WATERMARK
+from penstock.sql.data.arrow import to_values
+from penstock.sql.data.conversion import to_external
+from penstock.sql.data.types import LocalZonedTimestampType, TimestampType
+from penstock.sql.stream.process.calls import _has_plain_fields
+from penstock.sql.user_functions.calls import seen_values
 from penstock.state.backend import HeapKeyedStateBackend
 from penstock.testing import operator_harness
 
@@ -214,3 +224,36 @@ def test_rows_are_passed_in_order(several: int) -> None:
     called.recover()
     called.watermark(10)
     assert called.take() == ["+I a, at 8 watermark None None, 8", "+I a, at 9 watermark None None, 9"]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+@pytest.mark.parametrize("kind", [TimestampType(6), LocalZonedTimestampType(6)], ids=["local", "moment"])
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+def test_times_are_seen_one_by_one_or_as_a_column_alike(zone: str, kind: Any, unit: str) -> None:
+    first, last = (datetime(1, 1, 2), datetime(9999, 12, 30, 23, 59, 59))
+    for times in ([first, last], [None, first], [None], [], [datetime(2026, 10, 25, 0, 30), datetime(1969, 12, 31)]):
+        column = pa.array(times, pa.timestamp(unit))
+        convert = to_external(kind, ZoneInfo(zone), for_functions=True)
+        wanted = [convert(value) for value in to_values(column, kind)]
+        found = seen_values(column, kind, ZoneInfo(zone), len(times))
+        assert [repr(time) for time in found] == [repr(time) for time in wanted]
+
+
+class Checked:
+    """State whose attribute is not only an entry of its dictionary."""
+
+    def __init__(self) -> None:
+        self._half: int = 0
+
+    @property
+    def count(self) -> int:
+        return 2 * self._half
+
+    @count.setter
+    def count(self, value: int) -> None:
+        self._half = value // 2
+
+
+def test_only_plain_attributes_take_the_short_way() -> None:
+    assert not _has_plain_fields(Checked, ("count",))
+    assert _has_plain_fields(Checked, ("other",))

@@ -35,7 +35,17 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from penstock.base.errors import OperationError
 from penstock.runtime.patterns.automaton import FINAL, Question, Ways, build_automaton
-from penstock.runtime.patterns.memory import LINK_REFERENCES, NEXT, NO_LINK, PARTIALS, WAITING, Memory, Partial, Stored
+from penstock.runtime.patterns.memory import (
+    EVENT,
+    LINK_REFERENCES,
+    NEXT,
+    NO_LINK,
+    PARTIALS,
+    WAITING,
+    Memory,
+    Partial,
+    Stored,
+)
 from penstock.runtime.patterns.moves import IDLE, UNKNOWN, Holds, Idleness, Moves
 from penstock.runtime.patterns.pattern import Pattern
 
@@ -229,6 +239,8 @@ class Matcher:
         self._partials_max = partials_max
         self._tells_timed_out = tells_timed_out
         self._start = self.automaton.start
+        #: whether partial matches that time out only go
+        self._drops_in_silence = not (tells_timed_out or self.has_windows or self.automaton.pending)
 
     @property
     def minds_time(self) -> bool:
@@ -251,6 +263,15 @@ class Matcher:
         if idleness is Idleness.ONCE and self.moves.knows_all and not is_step_alone:
             return idleness
         return Idleness.ALWAYS
+
+    @property
+    def may_pass_idle(self) -> bool:
+        """Whether idle events that do anything `Idleness.ONCE` may be passed over, see `moves`.
+
+        After an idle event, a partial match may be several, which time out one by one: this matters if anybody is told.
+        """
+        tells_time = self._tells_timed_out and self.pattern.within_ms is not None
+        return self.idleness() is Idleness.ONCE and not tells_time and self.moves.enters_unsettled_by_taking()
 
     def candidates(self, memory: Memory) -> list[Candidate]:
         """Return the partial matches that an event is offered to, and the start."""
@@ -284,6 +305,9 @@ class Matcher:
         Deadlines are handled in order, so the result does not depend on the times of these calls.
         """
         result, data = Found(), memory.data
+        if self._drops_in_silence and not data[WAITING]:
+            self._drop_those_due(memory, time_ms)
+            return result
         deadline = self._deadline(data[PARTIALS])
         if data[WAITING] and deadline > time_ms:
             self._send(memory, result.matches)
@@ -291,6 +315,16 @@ class Matcher:
             self._end_those_due(memory, deadline, result)
             deadline = self._deadline(data[PARTIALS])
         return result
+
+    def _drop_those_due(self, memory: Memory, time_ms: int) -> None:
+        """Release the partial matches that time out, which are the first ones."""
+        partials, since_ms, due = memory.data[PARTIALS], time_ms - self._within, 0
+        for partial in partials:
+            if partial[_FIRST_MS] > since_ms:
+                break
+            memory.release(partial[_LINK])
+            due += 1
+        memory.data[PARTIALS] = partials[due:]
 
     def _end_those_due(self, memory: Memory, time_ms: int, result: Found) -> None:
         living: list[Stored] = []
@@ -327,8 +361,9 @@ class Matcher:
         table, most, is_plain = self.moves, self._partials_max, not self.has_windows
         within, skips = self._within, self.strategy.skip is not Skip.NO_SKIP
         for memory, events in sequences:
-            data, links, release, keep_event = memory.data, memory.links, memory.release, memory.keep_event
-            partials = data[PARTIALS]
+            data, links, counts, elsewhere = memory.data, memory.links, memory.counts, memory.elsewhere
+            partials, number = data[PARTIALS], data[NEXT]
+            link = next(reversed(links), NO_LINK) + 1
             if not partials:
                 deadline = before = _NEVER
             else:
@@ -345,30 +380,29 @@ class Matcher:
                     if deadline > time_ms:
                         symbol += IDLE
                     else:
-                        self._settle(memory)
+                        self.settle(memory)
                 if deadline <= time_ms:
                     listener.expire(memory, time_ms)
                     partials = data[PARTIALS]
                     deadline = self._deadline(partials)
-                moves, begin, known = table[symbol]
+                moves, begin, known, moves_any = table[symbol]
                 if begin is None:
-                    for partial in partials:
+                    for partial in partials if moves_any else ():
                         if moves[partial[0]] is not None:
                             break
                     else:
                         continue
-                number = data[NEXT]
-                link = first_link = next(reversed(links), NO_LINK) + 1
-                living: list[Stored] = []
+                first_link = link
+                living: list[Stored] = [] if moves_any else partials
                 complete: list[Stored] = []
                 holds: Holds | None = None
-                for partial in partials:
+                for partial in partials if moves_any else ():
                     move = moves[partial[0]]
                     if move is None:
                         living.append(partial)
                     elif move.__class__ is tuple:
                         if not move:
-                            release(partial[1])
+                            memory.release(partial[1])
                             continue
                         target, stage = move
                         links[link] = [partial[1], stage, number, 1]
@@ -388,7 +422,7 @@ class Matcher:
                             living.append(partial)
                             continue
                         link = self._go(memory, partial, move, number, link, time_ms, living, complete)
-                        release(partial[1])
+                        memory.release(partial[1])
                 if begin is not None:
                     if begin.__class__ is tuple:
                         target, stage = begin
@@ -404,8 +438,12 @@ class Matcher:
                         first = (self._start, NO_LINK, number, time_ms, None)
                         link = self._go(memory, first, begin, number, link, time_ms, living, complete)
                 if link != first_link:
-                    keep_event(number, event, time_ms, link - first_link)
-                    data[NEXT] = number + 1
+                    if elsewhere is None:
+                        counts[number] = [event, time_ms, link - first_link]
+                    else:
+                        counts[number] = link - first_link
+                        elsewhere[number] = event
+                    number += 1
                 data[PARTIALS] = partials = living
                 if complete or (skips and data[WAITING]):
                     matches: list[dict[str, list[Any]]] = []
@@ -417,22 +455,27 @@ class Matcher:
                     listener.overflow(memory, event, time_ms)
                     partials = data[PARTIALS]
                 deadline = partials[0][3] + within if is_plain and partials else self._deadline(partials)
+            data[NEXT] = number
             if is_idle:
-                self._settle(memory)
+                self.settle(memory)
             memory.deadline_ms = deadline if deadline < before and deadline < _NEVER else None
 
-    def _settle(self, memory: Memory) -> None:
-        """Make the step of an idle event, which takes nothing and completes nothing."""
-        moves, living = self.moves[0][0], []
-        for partial in memory.data[PARTIALS]:
+    def settle(self, memory: Memory, is_idle: bool = True) -> None:
+        """Make the step of idle events, which take nothing and complete nothing.
+
+        `is_idle`: whether the last event was idle. If not, partial matches that have just taken it make no step.
+        """
+        data, moves, living = memory.data, self.moves[0][0], []
+        last = _NEVER if is_idle else data[NEXT] - 1
+        for partial in data[PARTIALS]:
             move = moves[partial[_STATE]]
-            if move is None:
+            if move is None or memory.links[partial[_LINK]][EVENT] == last:
                 living.append(partial)
                 continue
             if move:
                 self._go(memory, partial, move, NO_LINK, NO_LINK, 0, living, [])
             memory.release(partial[_LINK])
-        memory.data[PARTIALS] = living
+        data[PARTIALS] = living
 
     def _go(
         self,
@@ -520,8 +563,7 @@ class Matcher:
                 self._send(memory, matches)
             return
         for match in complete if _is_ordered(complete) else ordered(complete):
-            matches.append(memory.events(match[_LINK]))
-            memory.release(match[_LINK])
+            matches.append(memory.take_out(match[_LINK]))
 
     def _send(self, memory: Memory, matches: list[dict[str, list[Any]]]) -> None:
         """Output the complete matches that no partial match can precede any more, and skip accordingly."""

@@ -112,14 +112,6 @@ class Memory:
         """Return the number of the next link: numbers only grow from the first link in the dictionary to the last."""
         return next(reversed(self.links), NO_LINK) + 1
 
-    def keep_event(self, number: int, event: Any, time_ms: int, references: int) -> None:
-        """Store an event that this many links refer to."""
-        if self.elsewhere is None:
-            self.counts[number] = [event, time_ms, references]
-        else:
-            self.counts[number] = references
-            self.elsewhere[number] = event
-
     def release(self, link: int) -> None:
         """Remove a reference to a link, and delete links and events without references."""
         links = self.links
@@ -163,6 +155,31 @@ class Memory:
     def events(self, link: int) -> dict[str, list[Any]]:
         """Return the events up to a link by stage, each stage's in order of arrival."""
         return self.read(self.path(link))
+
+    def take_out(self, link: int) -> dict[str, list[Any]]:
+        """Return the events up to a link, as `events` does, and remove a reference to the link."""
+        links, counts, elsewhere = self.links, self.counts, self.elsewhere
+        backward, is_released = [], True
+        while link != NO_LINK:
+            entry = links[link]
+            before, stage, number, references = entry
+            backward.append((stage, counts[number][VALUE] if elsewhere is None else elsewhere[number]))
+            if is_released:
+                if references > 1:
+                    entry[LINK_REFERENCES] = references - 1
+                    is_released = False
+                else:
+                    del links[link]
+                    self._drop(number)
+            link = before
+        backward.reverse()
+        events: dict[str, list[Any]] = {}
+        for stage, event in backward:
+            if stage in events:
+                events[stage].append(event)
+            else:
+                events[stage] = [event]
+        return events
 
     def read(self, path: list[tuple[str, int]]) -> dict[str, list[Any]]:
         """Return the events of a path by stage, each stage's in order of arrival."""

@@ -13,6 +13,7 @@ symbol that occurs, made from the decision trees (`automaton.Trees`) when it fir
   `Question`: a condition outside the symbol decides.
 - `begin`: the same for a match that begins with the event; None if none can.
 - `known`: the answers by condition, for the conditions below a `Question`.
+- `moves_any`: whether there is a move other than None for a state that a partial match can be in.
 
 An event whose answers are not known has the symbol `UNKNOWN`. Its row is the roots of the trees.
 
@@ -27,6 +28,14 @@ An event whose answers are not known has the symbol `UNKNOWN`. Its row is the ro
 An idle event takes nothing, so its step and the step of the next event can be made as one, unless a partial match times
 out in between. An event with the symbol `IDLE` waits for that. The row of the next event's symbol plus `IDLE` has the
 moves of both.
+
+**Passing idle events over.** An unsettled partial match often does the same at the next event whether or not idle ones
+came before it; `Moves.hides_idle` tells so for the symbol of that event. As long as only such symbols occur, idle
+events are passed over, and an event that begins a match and is like an idle one to an unsettled partial match does not
+change that one: the row of its symbol plus `PASSED` has these moves. Before anybody looks at partial matches, the
+step is made up for (`Matcher.settle`). It concerns the unsettled partial matches that came to their state with an event
+other than the last one of the key. For that, no ignored event may lead to an unsettled state, and then it is enough to
+know whether the last event of a key was idle: if not, it was taken, and has the highest number.
 """
 
 from __future__ import annotations
@@ -42,10 +51,12 @@ from penstock.runtime.patterns.automaton import FINAL, Action, Automaton, Node, 
 UNKNOWN: Final = -1
 #: the symbol of an idle event whose step may be made with that of the next event; added to the symbol of that one
 IDLE: Final = 1 << 62
+#: added to the symbol of an event before which idle ones may have been passed over
+PASSED: Final = 1 << 61
 #: returns whether a condition, by number, holds for the current event, given the link of the last event taken
 Holds: TypeAlias = Callable[[int, int], bool]
-#: the moves of a symbol, `begin` and `known`, see the module docstring; plain for speed
-Row: TypeAlias = tuple[tuple[Any, ...], Any, dict[int, bool]]
+#: the moves of a symbol, `begin`, `known` and `moves_any`, see the module docstring; plain for speed
+Row: TypeAlias = tuple[tuple[Any, ...], Any, dict[int, bool], bool]
 
 
 class Idleness(Enum):
@@ -91,11 +102,18 @@ class Moves(dict[Hashable, Row]):
         if isinstance(symbol, int) and symbol >= IDLE:
             row = self[symbol] = self._after_idle(symbol - IDLE)
             return row
+        if isinstance(symbol, int) and symbol >= PASSED:
+            row = self[symbol] = self._without_idle(symbol - PASSED)
+            return row
         known = self._known(symbol)
         nodes = [self._node(state, known) for state in range(len(self._automaton.steps))]
-        row = tuple(map(_to_move, nodes)), _to_begin(nodes[self._automaton.start]), known
-        self[symbol] = row
+        moves = tuple(map(_to_move, nodes))
+        row = self[symbol] = moves, _to_begin(nodes[self._automaton.start]), known, self._moves_any(moves)
         return row
+
+    def _moves_any(self, moves: Sequence[Any]) -> bool:
+        never = {FINAL, *self._automaton.stops, *({self._automaton.start} - {*self._resting})}
+        return any(move is not None for state, move in enumerate(moves) if state not in never)
 
     def _known(self, symbol: Hashable) -> dict[int, bool]:
         if symbol == UNKNOWN:
@@ -135,7 +153,7 @@ class Moves(dict[Hashable, Row]):
 
     def idleness(self) -> Idleness:
         """Return what an idle event does, see the module docstring."""
-        moves, begin, _ = self[0]
+        moves, begin, _, _ = self[0]
         if begin is not None:
             return Idleness.ALWAYS
         if not self.unsettled():
@@ -148,6 +166,19 @@ class Moves(dict[Hashable, Row]):
         moves = self[0][0]
         return frozenset(state for state in self._resting if moves[state] is not None)
 
+    def enters_unsettled_by_taking(self) -> bool:
+        """Return whether no ignored event leads to an unsettled state."""
+        unsettled, steps = self.unsettled(), chain.from_iterable(self._automaton.steps)
+        return not any(step.action is Action.IGNORE and step.target in unsettled for step in steps)
+
+    def hides_idle(self, symbol: int) -> bool:
+        """Return whether an event of this symbol leads to the same whether or not an idle event came before it.
+
+        For a table without questions.
+        """
+        moves, after_idle = self[symbol][0], self[symbol + IDLE][0]
+        return all(_outcome(state, moves[state]) == _outcome(state, after_idle[state]) for state in self.unsettled())
+
     @property
     def knows_all(self) -> bool:
         """Whether symbols answer all conditions."""
@@ -155,7 +186,7 @@ class Moves(dict[Hashable, Row]):
 
     def _after_idle(self, symbol: int) -> Row:
         """Return the row of an event that follows an idle one."""
-        before, (moves, begin, known) = self[0][0], self[symbol]
+        before, (moves, begin, known, _) = self[0][0], self[symbol]
         composed: list[Any] = []
         for state, move in enumerate(before):
             if move is None:
@@ -165,7 +196,18 @@ class Moves(dict[Hashable, Row]):
             ways = tuple(chain.from_iterable(outcomes))
             is_kept = any(way.stage is not None for way in ways)
             composed.append(_to_move(Ways(ways, ways == (Way(state),), is_kept)))
-        return tuple(composed), begin, known
+        return tuple(composed), begin, known, self._moves_any(composed)
+
+    def _without_idle(self, symbol: int) -> Row:
+        """Return the row of an event that makes no step for partial matches to which it is like an idle one."""
+        idle, (moves, begin, known, _) = self[0][0], self[symbol]
+        if begin.__class__ is not tuple:
+            return self[symbol]
+        like_idle = {
+            state for state in self.unsettled() if _outcome(state, moves[state]) == _outcome(state, idle[state])
+        }
+        moves = tuple(None if state in like_idle else move for state, move in enumerate(moves))
+        return moves, begin, known, self._moves_any(moves)
 
 
 def _outcome(state: int, move: Any) -> list[Way] | None:

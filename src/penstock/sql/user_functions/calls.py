@@ -18,12 +18,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, tzinfo
+from datetime import UTC, datetime, tzinfo
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.base import errors
 from penstock.base.types import Row
@@ -61,6 +62,11 @@ _ALWAYS: Final[tuple[tuple[type[DataType], type], ...]] = (
 _FAULTS: Final = (errors.WrongTypeError, errors.WrongValueError, pa.ArrowException, OverflowError)
 
 
+#: the first and the last time of `datetime`, in µs since 1970
+_FIRST_US: Final = -62_135_596_800_000_000
+_LAST_US: Final = 253_402_300_799_999_999
+
+
 def seen_values(column: Datum, data_type: DataType, zone: tzinfo, rows: int) -> list[Any]:
     """Convert an operand to the values that functions see, one for each row."""
     times = _seen_times(column, data_type, zone)
@@ -80,13 +86,19 @@ def _seen_times(column: Datum, data_type: DataType, zone: tzinfo) -> list[Any] |
     if column.type.unit == "ns":
         return None
     try:
-        local: list[Any] = column.cast(pa.timestamp("us")).to_pylist()
-    except (pa.ArrowException, ValueError, OverflowError):
+        micros = column.cast(pa.timestamp("us")).cast(pa.int64())
+    except pa.ArrowException:
         return None
+    ends = pc.min_max(micros)
+    if ends["min"].as_py() is not None and not _FIRST_US <= ends["min"].as_py() <= ends["max"].as_py() <= _LAST_US:
+        return None
+    if is_moment and getattr(zone, "key", None) == "UTC" and not micros.null_count:
+        epoch = datetime(1970, 1, 1, tzinfo=zone)
+        return list(map(epoch.__add__, micros.to_numpy().astype("m8[us]").tolist()))
+    # A NULL is the time that NumPy has for none, and None in the list.
+    local: list[Any] = micros.cast(pa.timestamp("us")).to_numpy(zero_copy_only=False).tolist()
     if not is_moment:
         return local
-    if getattr(zone, "key", None) == "UTC":
-        return [None if time is None else time.replace(tzinfo=zone) for time in local]
     return [None if time is None else time.replace(tzinfo=UTC).astimezone(zone) for time in local]
 
 

@@ -37,7 +37,8 @@ from penstock.runtime.operators.results import is_side_output, split_side_output
 from penstock.runtime.operators.watermarks import LATE_RECORDS, TimerQueue
 from penstock.runtime.patterns.automaton import Description, describe_pattern, differences, states_kept
 from penstock.runtime.patterns.matcher import Found, Listener, Matcher, SkipError
-from penstock.runtime.patterns.memory import PARTIALS, Elsewhere, Memory
+from penstock.runtime.patterns.memory import EVENTS as COUNTS
+from penstock.runtime.patterns.memory import LINKS, PARTIALS, Elsewhere, Memory
 from penstock.runtime.patterns.memory import WAITING as WAITING_MATCHES
 from penstock.runtime.patterns.moves import Holds
 from penstock.runtime.ports import Clock
@@ -48,6 +49,8 @@ from penstock.state.snapshot import StateCapture
 from penstock.state.states import NO_KEY, MapStateDescriptor
 
 PATTERN: Final = "cep_pattern"
+#: After how many events the steps of passed idle ones are made.
+PASSED_MAX: Final = 1 << 17
 #: The counter of dropped partial matches.
 DROPPED: Final = "numPartialMatchesDropped"
 
@@ -200,7 +203,7 @@ class PatternOperator(FunctionOperator):
         """Look up the state, and open the conditions and the function."""
         keyed = self.context.keyed
         memories = keyed.table(MEMORIES)
-        self._memories, self._mark = memories.entries(None), memories.mark
+        self._memories, self._mark, self._settle = memories.entries(None), memories.mark, memories.settle
         self._events = keyed.map_state(MapStateDescriptor(EVENTS))
         #: if nothing ever leaves memory, the maps of events by key, which are used directly
         self._maps: dict[Any, Any] | None = None
@@ -211,6 +214,7 @@ class PatternOperator(FunctionOperator):
         self._deadlines = TimerQueue(keyed.table(DEADLINES))
         self._results: list[Any] = []
         self._result_times: list[int] = []
+        self._expiring = Memory(Memory.empty())
         self._ctx = MatchContext(self.context.clock, self.has_times, self._collect)
         super().open()
         for entry in self._search.conditions:
@@ -228,11 +232,9 @@ class PatternOperator(FunctionOperator):
         )
         self._sieve = Sieve(self._conditions, self._matcher)
         self._carry_over(memories)
-        #: if all state is in memory, the keys with partial matches in unsettled states, if that matters
-        self._unsettled: set[Any] = set()
-        self._unsettled_states = self._matcher.moves.unsettled() if self._sieve.minds_idle else frozenset()
-        if self._unsettled_states and self._maps is not None:
-            self._unsettled.update(key for key, data in self._memories.items() if self._is_unsettled(data))
+        self._unsettled_states = self._matcher.moves.unsettled()
+        #: the keys with partial matches in unsettled states, once the sieve has to know them; if all state is in memory
+        self._unsettled: set[Any] | None = None
 
     def _carry_over(self, memories: KeyedTable) -> None:
         """Continue with partial matches that were stored for another pattern, if that is allowed."""
@@ -250,6 +252,7 @@ class PatternOperator(FunctionOperator):
     def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
         """Capture all state, including the waiting events."""
         self._waiting.store()
+        self._settle_passed()
         return super().snapshot_state(checkpoint_id)
 
     def late_outputs(self) -> tuple[str, ...]:
@@ -264,7 +267,9 @@ class PatternOperator(FunctionOperator):
         try:
             if due:
                 self._take_all(due, up_to)
-            self._deadlines.fire(up_to, partial(self._expire, up_to))
+            changed: list[Any] = []
+            self._deadlines.fire(up_to, partial(self._expire, up_to, changed))
+            self._mark_all(changed)
         except SkipError as error:
             raise UserCodeError(self.context.operator_name, keyed.current_key, "the skip strategy") from error
         finally:
@@ -277,17 +282,46 @@ class PatternOperator(FunctionOperator):
             # Each lookup may read the store, so every key is looked up once.
             keys = dict.fromkeys(chain.from_iterable(some.read_keys() for some in due))
             active = {key for key in keys if key in self._memories}
-        unsettled = active if self._maps is None else self._unsettled
-        events_by_key = self._sieve.sift(due, KeysAtWork(active, self._deadlines.peek(up_to), unsettled))
+        at_work = KeysAtWork(active, self._deadlines.peek(up_to), partial(self._find_unsettled, active))
+        events_by_key = self._sieve.sift(due, at_work)
         listener = Listener(self._advance, self._match, self._limit, self._ask)
         self._matcher.run(self._open_each(events_by_key), listener)
         self._mark_all(events_by_key)
+        within_ms = self._search.pattern.within_ms
+        if within_ms is not None:
+            self._sieve.passed.forget(up_to - within_ms)
+        if self._sieve.passed.count > PASSED_MAX:
+            self._settle_passed()
+
+    def _find_unsettled(self, active: Collection[Any]) -> Collection[Any]:
+        """Return at least the keys that have partial matches in unsettled states."""
+        self._settle_passed()
+        if self._maps is None:
+            return active
+        if self._unsettled is None:
+            self._unsettled = {key for key, data in self._memories.items() if self._is_unsettled(data)}
+        return self._unsettled
+
+    def _settle_passed(self) -> None:
+        """Make the steps of the idle events that were passed over."""
+        keyed, view = self.context.keyed, Memory(Memory.empty())
+        for key, is_idle in self._sieve.passed.drain().items():
+            data = self._memories.get(key)
+            if data is not None and self._is_unsettled(data):
+                keyed.current_key = key
+                self._show(view, key, data)
+                self._matcher.settle(view, is_idle)
+                self._keep(key, view)
+                self._mark_all((key,))
+            if self._settle is not None:
+                self._settle()
+        keyed.current_key = NO_KEY
 
     def _open_each(self, events_by_key: Mapping[Any, Offered]) -> Iterator[tuple[Memory, Offered]]:
         """Yield the memory and the events of each key, and store the memory when the next one is asked for."""
         keyed, memories, maps, register = self.context.keyed, self._memories, self._maps, self._deadlines.register
         arrange = self._waiting.arrange if self._search.compare is not None else None
-        view, stored = Memory(Memory.empty()), self._events
+        view = Memory(Memory.empty())
         for key, events in events_by_key.items():
             keyed.current_key = key
             if arrange is not None:
@@ -295,13 +329,17 @@ class PatternOperator(FunctionOperator):
             data = memories.get(key)
             is_new = data is None
             if data is None:
-                data = Memory.empty()
-            view.show(data, stored if maps is None else {} if is_new else maps.get(key) or {})
+                data = [0, [], [], {}, {}]
+            of_key = self._events if maps is None else maps.get(key)
+            view.data, view.links, view.counts = data, data[LINKS], data[COUNTS]
+            view.elsewhere = {} if of_key is None else of_key
             yield view, events
-            if is_new and not data[PARTIALS] and not data[WAITING_MATCHES]:
+            is_empty = not data[PARTIALS] and not data[WAITING_MATCHES]
+            if is_empty and is_new:
                 continue
-            self._keep(key, view)
-            if self._unsettled_states:
+            if is_empty or view.elsewhere is not of_key or maps is None:
+                self._keep(key, view)
+            if self._unsettled is not None:
                 (self._unsettled.add if self._is_unsettled(data) else self._unsettled.discard)(key)
             if view.deadline_ms is not None:
                 register(view.deadline_ms, key)
@@ -334,25 +372,26 @@ class PatternOperator(FunctionOperator):
         if self._maps is not None:
             self._mark_maps(None, keys)
 
-    def _expire(self, up_to: int, time_ms: int, key: Any) -> None:
+    def _expire(self, up_to: int, changed: list[Any], time_ms: int, key: Any) -> None:
         """Expire the partial matches of a key that have taken too long, and schedule its next deadline."""
         data = self._memories.get(key)
         if data is None:
             return
-        memory = Memory(data)
-        deadline = self._matcher.deadline_ms(memory)
-        if deadline is not None and deadline > up_to and not data[WAITING_MATCHES]:
-            # The partial match that the timer was set for has ended otherwise.
-            self._deadlines.register(deadline, key)
-            return
-        self.context.keyed.current_key = key
+        memory, matcher = self._expiring, self._matcher
         self._show(memory, key, data)
-        self._found(self._matcher.advance(memory, up_to), up_to)
-        deadline = self._matcher.deadline_ms(memory)
+        deadline = matcher.deadline_ms(memory)
+        if deadline is None or deadline <= up_to or data[WAITING_MATCHES]:
+            self.context.keyed.current_key = key
+            self._found(matcher.advance(memory, up_to), up_to)
+            deadline = matcher.deadline_ms(memory)
+            self._keep(key, memory)
+            if self._maps is None:
+                self._mark_all((key,))  # at once, because the entry may leave memory before the next timer
+            else:
+                changed.append(key)
+        # Otherwise the partial match that the timer was set for has ended before.
         if deadline is not None:
             self._deadlines.register(deadline, key)
-        self._keep(key, memory)
-        self._mark_all((key,))
 
     def _limit(self, memory: Memory, event: Any, time_ms: int) -> None:
         """Enforce the limit on partial matches of a key: fail, or drop the oldest ones."""
@@ -382,7 +421,8 @@ class PatternOperator(FunctionOperator):
 
     def _found(self, result: Found, time_ms: int) -> None:
         """Pass matches and timed-out partial matches to the function."""
-        self._match(result.matches, time_ms)
+        if result.matches:
+            self._match(result.matches, time_ms)
         ctx, on_timed_out = self._ctx, self._on_timed_out
         if on_timed_out is None:
             return
@@ -395,21 +435,20 @@ class PatternOperator(FunctionOperator):
 
     def _match(self, matches: list[dict[str, list[Any]]], time_ms: int) -> None:
         """Pass matches to the function."""
-        ctx, on_match = self._ctx, self._on_match
+        ctx, on_match, results, times = self._ctx, self._on_match, self._results, self._result_times
         for match in matches:
             try:
                 ctx.time_ms = time_ms
-                self._collect_all(on_match(match, ctx), on_match)
+                returned = on_match(match, ctx)
+                if returned is None:
+                    continue
+                if returned.__class__ is not GeneratorType and returned.__class__ is not list:
+                    returned = check_results(returned, on_match)
+                for result in returned:
+                    results.append(detached(result))
+                    times.append(time_ms)
             except Exception as error:
                 raise UserCodeError(self.context.operator_name, match, "process_match()") from error
-
-    def _collect_all(self, returned: Any, function: Callable[..., Any]) -> None:
-        if returned is None:
-            return
-        if returned.__class__ is not GeneratorType and returned.__class__ is not list:
-            returned = check_results(returned, function)
-        for result in returned:
-            self._collect(result)
 
     def _collect_timed_out(self, returned: Any) -> None:
         for result in () if returned is None else returned:

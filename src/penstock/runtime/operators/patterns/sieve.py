@@ -5,8 +5,9 @@ matches together, so whole columns of events are sorted out first:
 
 1. An event of a key without a started match, before the first event of that key that may begin one, is left out.
 2. The answers of the simple conditions for an event become its symbol. Idle events, for which no condition holds, are
-   left out if they change nothing in any state, or if one directly before them has changed all that they would change
-   (`penstock.runtime.patterns.moves`).
+   left out if they change nothing in any state, or if one directly before them has changed all that they would change,
+   or as long as no event shows whether there were any (`penstock.runtime.patterns.moves`). For the last, the events are
+   noted, because a snapshot must show it (`PassedEvents`).
 3. Not so if the passing of time completes matches: then a match has the time of the next event of its key, whatever
    that is. So an event of a key stays if a partial match of the key may have timed out by then.
 
@@ -20,10 +21,11 @@ less to do. A condition is evaluated once for an event, or twice when one way gi
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, repeat
+from functools import cache
+from itertools import chain, pairwise, repeat
 from operator import itemgetter
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -32,7 +34,7 @@ import numpy.typing as npt
 
 from penstock.runtime.operators.patterns.conditions import Answers, ConditionsAtWork
 from penstock.runtime.patterns.matcher import Matcher
-from penstock.runtime.patterns.moves import IDLE, UNKNOWN, Idleness
+from penstock.runtime.patterns.moves import IDLE, PASSED, UNKNOWN, Idleness
 
 Indices = npt.NDArray[np.intp]
 Symbols = npt.NDArray[np.int64]
@@ -107,12 +109,49 @@ class KeysAtWork:
     Attributes:
         active: the keys with a started match.
         timers: up to the last of the events, each time at which a partial match may time out, with its key.
-        unsettled: the keys with a partial match in an unsettled state; only used if `Sieve.minds_idle`.
+        unsettled: returns the keys with a partial match in an unsettled state, after the steps of the events that
+            `PassedEvents` has.
     """
 
     active: Collection[Any]
     timers: Iterable[tuple[int, Any]]
-    unsettled: Collection[Any]
+    unsettled: Callable[[], Collection[Any]]
+
+
+class PassedEvents:
+    """Events that were due while idle ones were passed over, see `penstock.runtime.patterns.moves`."""
+
+    def __init__(self) -> None:
+        self._turns: deque[tuple[int, int, list[DueEvents]]] = deque()
+        self.count = 0
+
+    def note(self, due: Sequence[DueEvents]) -> None:
+        """Add events of known symbols that were due together."""
+        turn = [
+            DueEvents(Columns(some.batch.keys, some.batch.times, (), some.batch.symbols), some.indices) for some in due
+        ]
+        count = sum(len(some.indices) for some in due)
+        if not count:
+            return
+        self._turns.append((max(int(some.batch.times.max()) for some in due), count, turn))
+        self.count += count
+
+    def forget(self, up_to: int) -> None:
+        """Remove what came before each event of a later time, if no partial match is older than that."""
+        while self._turns and self._turns[0][0] <= up_to:
+            self.count -= self._turns.popleft()[1]
+
+    def drain(self) -> dict[Any, bool]:
+        """Remove all events, and return their keys, each with whether its last event is idle."""
+        is_idle: dict[Any, bool] = {}
+        for _, _, due in self._turns:
+            keys = list(chain.from_iterable(some.read_keys() for some in due))
+            order = np.argsort(np.concatenate([some.batch.times[some.indices] for some in due]), kind="stable")
+            idle = np.concatenate([_known(some.batch)[some.indices] == 0 for some in due])
+            is_idle.update(zip(pick(keys, order.tolist()), idle[order].tolist(), strict=True))
+        self._turns.clear()
+        self.count = 0
+        return is_idle
 
 
 class Sieve:
@@ -137,11 +176,10 @@ class Sieve:
         #: for how long after an event that may begin a match the times of others matter; None if they never do
         self._minded_ms = matcher.pattern.within_ms if matcher.minds_time else None
         self._is_crowded = False
-
-    @property
-    def minds_idle(self) -> bool:
-        """Whether `sift` has to know which keys have partial matches in unsettled states."""
-        return self._idleness is Idleness.ONCE
+        self._hides_idle = cache(lambda symbol: matcher.moves.hides_idle(symbol - PASSED))
+        #: whether idle events are passed over: as long as no event may show them
+        self._passes_idle = self._idleness is Idleness.ONCE and matcher.may_pass_idle
+        self.passed = PassedEvents()
 
     @property
     def screen(self) -> Callable[[Sequence[Any]], Symbols | None] | None:
@@ -164,19 +202,31 @@ class Sieve:
         else:
             rows = self._evaluate(join_columns([some.read() for some in due]), keys.active)
             if rows.symbols is None:
+                self._offer_idle(keys)
                 return deal(rows, repeat(UNKNOWN))
             if self._idleness is Idleness.ALWAYS:
                 return deal(rows, rows.symbols.tolist())
             busy = rows.chosen(np.flatnonzero(rows.symbols))
             due = [DueEvents(rows, np.arange(len(rows.keys)))]
         if self._idleness is Idleness.ONCE:
+            symbols = (_known(busy) + PASSED).tolist()
+            if self._passes_idle and all(map(self._hides_idle, set(symbols))):
+                self.passed.note(due)
+                return deal(busy, symbols)
+            self._offer_idle(keys)
             # All events of some keys, in the order in which they arrived.
-            wanted = {*busy.keys, *keys.unsettled}
+            wanted = {*busy.keys, *keys.unsettled()}
             return _deal_with_idle(join_columns([some.read_where(_are_in(wanted, some.read_keys())) for some in due]))
         if self._minded_ms is not None:
             idle = join_columns([some.read_where(_known(some.batch)[some.indices] == 0) for some in due])
             busy = join_columns([busy, idle.chosen(self._find_minded(busy, idle, keys.timers))])
         return deal(busy, _known(busy).tolist())
+
+    def _offer_idle(self, keys: KeysAtWork) -> None:
+        """Pass over idle events no more, because an event may show whether there were any."""
+        if self._passes_idle:
+            self._passes_idle = False
+            keys.unsettled()
 
     def _evaluate(self, rows: Columns, active: Collection[Any]) -> Columns:
         """Return the events that may matter with their symbols, or all of them without, if a condition raises."""

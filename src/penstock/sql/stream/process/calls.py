@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import copy
 import datetime
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -236,8 +237,26 @@ def _unpacking(fields: tuple[str, ...], make: type | None) -> Callable[[list[Any
         made.__dict__.update(zip(fields, values, strict=True))
         return made
 
-    new = kind.__new__
-    return create
+    def create_with_field(values: list[Any] | None) -> Any:
+        if values is None:
+            return kind()
+        made = new(kind)
+        (value,) = values
+        set_field(made, field, value)
+        return made
+
+    new, set_field, field = kind.__new__, setattr, fields[0]
+    return create_with_field if len(fields) == 1 and _has_plain_fields(kind, fields) else create
+
+
+def _has_plain_fields(kind: type, fields: tuple[str, ...]) -> bool:
+    """Return whether attributes of these names are just entries of an object's dictionary, or values of the class."""
+    hooks = ("__setattr__", "__getattribute__")
+    return (
+        all(getattr(kind, hook) is getattr(object, hook) for hook in hooks)
+        and not hasattr(kind, "__getattr__")
+        and not any(hasattr(type(inspect.getattr_static(kind, field, None)), "__get__") for field in fields)
+    )
 
 
 def _packing(fields: tuple[str, ...], make: type | None) -> Callable[[Any], list[Any]]:
@@ -246,8 +265,19 @@ def _packing(fields: tuple[str, ...], make: type | None) -> Callable[[Any], list
         return lambda loaded: loaded._values
     if not hasattr(make(), "__dict__"):
         return lambda loaded: [getattr(loaded, name, None) for name in fields]
-    get: Callable[[Any], Any] = itemgetter(*fields)
     is_one = len(fields) == 1
+    if _has_plain_fields(make, fields):
+        get_fields: Callable[[Any], Any] = attrgetter(*fields)
+
+        def pack_plain(loaded: Any) -> list[Any]:
+            try:
+                found = get_fields(loaded)
+            except AttributeError:
+                return [getattr(loaded, name, None) for name in fields]
+            return [found] if is_one else list(found)
+
+        return pack_plain
+    get: Callable[[Any], Any] = itemgetter(*fields)
 
     def pack(loaded: Any) -> list[Any]:
         try:
@@ -345,7 +375,9 @@ class _Time(TimeContext[Any]):
 
     def register_on_time(self, name_or_time: Any, time: Any = None) -> None:
         """See `TimeContext`."""
-        if isinstance(name_or_time, str):
+        if time is None and name_or_time.__class__ is int and self._of is int:
+            self._operator.register(name_or_time)
+        elif isinstance(name_or_time, str):
             if time is None:
                 raise MisuseError("Time must not be null.")
             self._operator.register_named(name_or_time, self._of(time))

@@ -21,7 +21,7 @@ from penstock.runtime.operators.patterns.waiting import WaitingEvents
 from penstock.runtime.operators.record.process import EVENT_TIMERS, FIRED_AT_ONCE
 from penstock.runtime.operators.watermarks import LATE_RECORDS, TimerQueue, TimersAfterEnd
 from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
-from penstock.sql.data.arrow import milliseconds, to_column, to_values
+from penstock.sql.data.arrow import arrow_type, milliseconds, to_column, to_values
 from penstock.sql.data.conversion import is_seen_as_held, to_external
 from penstock.sql.data.errors import TableRuntimeError
 from penstock.sql.data.row_data import RowData
@@ -645,7 +645,8 @@ class KeyedProcessOperator(ProcessOperator):
         loads = [entry.load for entry in self._entries]
         stores = [entry.store for entry in self._entries]
         leading: list[Any] = [self._context] if self._call.user.signature.passes_timer else []
-        emitted = _Emitted()
+        emitted, is_plain = _Emitted(), self._is_plain
+        add_parent, add_row = emitted.parents.append, emitted.rows.append
         keys: list[Any] = []
         times: list[int] = []
 
@@ -668,7 +669,11 @@ class KeyedProcessOperator(ProcessOperator):
                 returned = on_timer(*leading, *[load() for load in loads])
                 if returned is not None:
                     for result in returned if returned.__class__ is GeneratorType else iterate_rows(returned):
-                        take(emitted, fired - 1, result)
+                        if is_plain and result.__class__ in IMMUTABLE:
+                            add_parent(fired - 1)
+                            add_row(result)
+                        else:
+                            take(emitted, fired - 1, result)
                 if self.cleared:
                     self._store_some()
                 else:
@@ -789,4 +794,4 @@ class KeyedProcessOperator(ProcessOperator):
 
 def _time_column(times_ms: Any, kind: DataType) -> pa.Array:
     """Return milliseconds as a column of timestamps."""
-    return to_column((times_ms * 1_000_000).tolist(), kind)
+    return pa.array(times_ms, pa.timestamp("ms")).cast(arrow_type(kind))
