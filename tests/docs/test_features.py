@@ -155,7 +155,7 @@ def test_lines_are_complete() -> None:
 def test_each_test_that_is_named_exists() -> None:
     for test in {test for feature in FEATURES for test in feature.tests}:
         file, *names = test.split("::")
-        assert file.startswith("tests/"), test
+        assert file.startswith(("tests/", "integrations/")), test
         assert (ROOT / file).is_file(), test
         for name in names or ["test_.*"]:
             definition = rf"^ *(class|(async )?def) {name}[(:]"

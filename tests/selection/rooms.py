@@ -122,6 +122,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "README.md": ("tests/examples/",),
     "examples/": ("tests/examples/", "tests/clusters/test_submit_commands.py"),
     "examples/gelly/": ("tests/gelly/test_examples.py",),
+    "integrations/": ("tests/server/gateway/test_dbt.py", "tests/docs/test_features.py"),
     "benchmarks/": ("tests/test_benchmarks.py", "tests/test_nexmark_beside_flink.py"),
     "web/": ("tests/server/page/", "tests/server/rest/test_security.py"),
     "scripts/connectors.py": ("tests/table/connectors/test_connectors_page.py",),

@@ -1,0 +1,3 @@
+{{ config(materialized='view') }}
+
+select country, cents from {{ ref('country_totals') }} order by cents desc limit 1

@@ -1,0 +1,3 @@
+"""The version, which `dbt --version` shows."""
+
+version = "0.1.0"
