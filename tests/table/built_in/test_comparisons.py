@@ -133,6 +133,8 @@ def test_ifnull_takes_values_that_have_a_type_in_common() -> None:
     assert kind("IFNULL(a, 2)", a="INT NOT NULL") == "INT NOT NULL"
     assert kind("IFNULL(a, 0.005)", a="INT NOT NULL") == "DECIMAL(13, 3) NOT NULL"
     assert kind("IFNULL(a, b)", a="INT NOT NULL", b="BIGINT") == "BIGINT NOT NULL"
+    assert kind("IFNULL('a', 'abc')") == "CHAR(1) NOT NULL"
+    assert kind("IFNULL(X'41', X'4142')") == "BINARY(1) NOT NULL"
     for sql in ("IFNULL('a', 2)", "IFNULL(1, 'a')"):
         with pytest.raises(ValidationError):
             kind(sql)

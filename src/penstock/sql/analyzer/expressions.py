@@ -428,7 +428,10 @@ def _null_if(analyser: ScalarAnalyser, operands: Sequence[syntax.Expression]) ->
 def _if_null(analyser: ScalarAnalyser, operands: Sequence[syntax.Expression]) -> Typed:
     if len(operands) != 2:
         raise ValidationError(f"IFNULL takes two values, not {len(operands)}")
-    return analyser.calls.call("COALESCE", [analyser.typed(operand) for operand in operands])
+    value, default = map(analyser.typed, operands)
+    coalesced = analyser.calls.call("COALESCE", [value, default])
+    is_string = isinstance(value.type, types.CharType | types.VarCharType | types.BinaryType | types.VarBinaryType)
+    return value if is_string and not value.type.is_nullable else coalesced
 
 
 def _overlaps(analyser: ScalarAnalyser, operands: Sequence[syntax.Expression]) -> Typed:

@@ -471,7 +471,8 @@ def _of_value(call: definition.Call, mode: str) -> Callable[..., object]:
         limit = Decimal(10) ** (result.precision - result.scale)
         return lambda number, digits=0: _within(rounded_value(number, min(digits, kind.scale), mode), limit)
     if isinstance(kind, FloatType | DoubleType):
-        return lambda number, digits=0: float(rounded_value(_written(number), digits, mode))
+        # As in Flink, nothing is rounded to -0.0.
+        return lambda number, digits=0: float(rounded_value(_written(number), digits, mode)) + 0.0
     bits = arrow_type(result).bit_width
     return lambda number, digits=0: _wrapped(int(rounded_value(Decimal(number), min(digits, 0), mode)), bits)
 
