@@ -139,7 +139,7 @@ class Variant:
 
     def _part(self, start: int) -> Variant:
         # A part is encoded again, because its names are not those of the whole value.
-        return Variant.of(_decode(self.value, start, _read_names(self.metadata))[0])
+        return Variant.of(_Decoder(self.value, _read_names(self.metadata)).value_at(start))
 
     def __str__(self) -> str:
         return self.to_json()
@@ -261,12 +261,28 @@ _ENCODERS: Final[tuple[tuple[type[Any], Callable[[Any], bytes]], ...]] = (
 )
 
 
+def _cut(data: bytes, begin: int, size: int) -> bytes:
+    if size < 0 or begin + size > len(data):
+        raise IndexError("it ends too early")
+    return data[begin : begin + size]
+
+
 def _read_names(metadata: bytes) -> list[str]:
-    size = (metadata[0] >> 6) + 1
-    count, begin = int.from_bytes(metadata[1 : 1 + size], "little"), 1 + size
-    ends = [int.from_bytes(metadata[begin + size * i : begin + size * (i + 1)], "little") for i in range(count + 1)]
-    text = begin + size * (count + 1)
-    return [str(metadata[text + first : text + end], "utf-8") for first, end in pairwise(ends)]
+    if not metadata or metadata[0] & 15 != _VERSION:
+        raise FormatError(f"the metadata of a variant begins with {metadata[:1].hex() or 'nothing'}, and not version 1")
+    try:
+        size = (metadata[0] >> 6) + 1
+        count, begin = int.from_bytes(_cut(metadata, 1, size), "little"), 1 + size
+        ends = [
+            int.from_bytes(metadata[at : at + size], "little")
+            for at in range(begin, begin + len(_cut(metadata, begin, size * (count + 1))), size)
+        ]
+        text = begin + size * (count + 1)
+        return [
+            str(_cut(metadata, text + first, end - first), "utf-8", "surrogatepass") for first, end in pairwise(ends)
+        ]
+    except (IndexError, UnicodeDecodeError) as error:
+        raise FormatError(f"the names of a variant cannot be read: {error}") from error
 
 
 class _Layout:
@@ -280,10 +296,10 @@ class _Layout:
         self._data, self._size = data, (bits & 3) + 1
         self._id_size = 0 if kind == _ARRAY else (bits >> 2 & 3) + 1
         count_size = 4 if bits >> (2 if kind == _ARRAY else 4) & 1 else 1
-        self.count = int.from_bytes(data[at + 1 : at + 1 + count_size], "little")
+        self.count = int.from_bytes(_cut(data, at + 1, count_size), "little")
         self._ids = at + 1 + count_size
         self._offsets = self._ids + self._id_size * self.count
-        self._parts = self._offsets + self._size * (self.count + 1)
+        self._parts = self._offsets + len(_cut(data, self._offsets, self._size * (self.count + 1)))
 
     def ids(self) -> list[int]:
         """Return the numbers of the names."""
@@ -298,31 +314,43 @@ class _Layout:
 
 def decode(value: bytes, metadata: bytes) -> Any:
     """Return the value in Python. Raises `FormatError` for bytes that are no variant."""
-    if not metadata or metadata[0] & 15 != _VERSION:
-        raise FormatError(f"the metadata of a variant begins with {metadata[:1].hex() or 'nothing'}, and not version 1")
+    return _decode(value, _read_names(metadata))
+
+
+def _decode(value: bytes, names: Sequence[str]) -> Any:
     try:
-        return _decode(value, 0, _read_names(metadata))[0]
-    except (IndexError, struct.error, OverflowError, ValueError) as error:
+        return _Decoder(value, names).value_at(0)
+    except (IndexError, struct.error, OverflowError, ValueError, RecursionError) as error:
         raise FormatError(f"a variant cannot be read: {error}") from error
 
 
-def _decode(data: bytes, at: int, names: Sequence[str]) -> tuple[Any, int]:
-    header = data[at]
-    kind, bits = header & 3, header >> 2
-    if kind == _SHORT:
-        return str(data[at + 1 : at + 1 + bits], "utf-8"), at + 1 + bits
-    if kind == _PRIMITIVE:
-        return _decode_primitive(bits, data, at + 1), at
-    layout = _Layout(data, at, kind)
-    parts = [_decode(data, layout.start_of(index), names)[0] for index in range(layout.count)]
-    return (parts if kind == _ARRAY else dict(zip([names[i] for i in layout.ids()], parts, strict=True))), at
+class _Decoder:
+    """Decodes the values of one variant."""
+
+    def __init__(self, data: bytes, names: Sequence[str]) -> None:
+        self._data, self._names = data, names
+        #: how many more values there can be, each of which has a byte of its own
+        self._left = len(data)
+
+    def value_at(self, at: int) -> Any:
+        """Return the value that begins at an index."""
+        data, self._left = self._data, self._left - 1
+        if self._left < 0:
+            raise ValueError("its parts overlap")
+        header = data[at]
+        kind, bits = header & 3, header >> 2
+        if kind == _SHORT:
+            return str(_cut(data, at + 1, bits), "utf-8", "surrogatepass")
+        if kind == _PRIMITIVE:
+            return _decode_primitive(bits, data, at + 1)
+        layout = _Layout(data, at, kind)
+        parts = [self.value_at(layout.start_of(index)) for index in range(layout.count)]
+        return parts if kind == _ARRAY else dict(zip([self._names[i] for i in layout.ids()], parts, strict=True))
 
 
 def _decode_primitive(kind: int, data: bytes, at: int) -> Any:
     def whole(size: int, begin: int = at) -> int:
-        if len(data) < begin + size:
-            raise IndexError("it ends too early")
-        return int.from_bytes(data[begin : begin + size], "little", signed=True)
+        return int.from_bytes(_cut(data, begin, size), "little", signed=True)
 
     match kind:
         case 0 | 1 | 2:
@@ -332,7 +360,9 @@ def _decode_primitive(kind: int, data: bytes, at: int) -> Any:
         case 7:
             return struct.unpack_from("<d", data, at)[0]
         case 8 | 9 | 10:
-            number = whole(4 << kind - 8, at + 1)
+            number, digits = whole(4 << kind - 8, at + 1), _DIGITS[kind - 8][1]
+            if abs(number) >= 10**digits or data[at] > digits:
+                raise ValueError(f"a decimal has more than {digits} digits")
             return Decimal((number < 0, tuple(map(int, str(abs(number)))), -data[at]))
         case 11:
             return date.fromordinal(whole(4) + _DAY_ZERO)
@@ -342,12 +372,12 @@ def _decode_primitive(kind: int, data: bytes, at: int) -> Any:
         case 14:
             return Single(struct.unpack_from("<f", data, at)[0])
         case 15 | 16:
-            end = at + 4 + whole(4)
-            return data[at + 4 : end] if kind == _BINARY else str(data[at + 4 : end], "utf-8")
+            content = _cut(data, at + 4, int.from_bytes(_cut(data, at, 4), "little"))
+            return content if kind == _BINARY else str(content, "utf-8", "surrogatepass")
         case 17:
             return (_EPOCH + whole(8) * _MICROSECOND).time()
         case 20:
-            return UUID(bytes=data[at : at + 16])
+            return UUID(bytes=_cut(data, at, 16))
     raise FormatError(f"a variant has a value of kind {kind}, which this version does not know")
 
 
@@ -468,7 +498,7 @@ def _part_of(kind: pa.DataType) -> Part:
 
     def part(row: dict[str, Any], names: Sequence[str]) -> Any:
         typed, value = row.get("typed_value"), row.get("value")
-        rest = _MISSING if value is None else _decode(value, 0, names)[0]
+        rest = _MISSING if value is None else _decode(value, names)
         if typed is None or typed_part is None:
             return rest
         known = typed_part(typed, names)

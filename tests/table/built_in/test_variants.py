@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from functools import reduce
 from pathlib import Path
-from random import Random, randrange
+from random import Random, SystemRandom, randrange
 from typing import Any
 from uuid import UUID
 
@@ -187,6 +188,63 @@ def test_names_are_read_in_any_order_and_numbers_in_any_width() -> None:
     ("value", "metadata"), [(b"\x0c", b"\x01\x00\x00"), (b"\x00", b""), (b"\x7c\x00", b"\x01\x00\x00")]
 )
 def test_other_bytes_are_refused(value: bytes, metadata: bytes) -> None:
+    with pytest.raises(FormatError):
+        Variant.of_bytes(value, metadata)
+
+
+@pytest.mark.parametrize("value", ["\ud800", {"\ud800": "\udfff"}])
+def test_lone_surrogates_survive(value: object) -> None:
+    """JSON can escape them."""
+    assert Variant.of(value).get() == value
+
+
+#: arrays whose twenty elements all are the next array, six times
+NESTED = reduce(lambda part, _: b"\x03\x14" + bytes(20) + bytes([len(part)]) + part, range(6), b"\x00")
+
+
+def draw_value(chance: Random, depth: int) -> Any:
+    kind = chance.randrange(9 if depth else 7)
+    if kind == 7:
+        return [draw_value(chance, depth - 1) for _ in range(chance.choice([0, 1, 3, 300]))]
+    if kind == 8:
+        return {f"k{chance.randrange(500)}": draw_value(chance, depth - 1) for _ in range(chance.randrange(5))}
+    return chance.choice([None, True, chance.getrandbits(60), 1.5, Decimal("-1.25"), "x" * chance.randrange(90), b"ab"])
+
+
+def test_bytes_of_others_are_read_or_refused() -> None:
+    """Whatever they are, in time and memory of their own length; what is read has the same value again."""
+    seed = SystemRandom().randrange(1 << 32)
+    chance = Random(seed)
+    for _ in range(3_000):
+        variant = Variant.of(draw_value(chance, 2))
+        parts = [bytearray(variant.value), bytearray(variant.metadata)]
+        for _ in range(chance.randrange(4)):
+            part = chance.choice(parts)
+            if part and chance.random() < 0.8:
+                part[chance.randrange(len(part))] = chance.choice([0, 255, chance.randrange(256)])
+            else:
+                del part[chance.randrange(len(part) + 1) :]
+        try:
+            read = Variant.of_bytes(*map(bytes, parts))
+        except FormatError:
+            continue
+        assert Variant.of(read.get()) == read, f"seed {seed}"
+
+
+@pytest.mark.parametrize(
+    ("value", "metadata"),
+    [
+        (b"\x00", b"\xc1\xff\xff\xff\xff"),  # names that are not there
+        (b"\x17\xff\xff\xff\xff", b"\x01\x00\x00"),  # elements that are not there
+        (b"\x0dab", b"\x01\x00\x00"),  # a string that ends too early
+        (b"\x40\x05\x00\x00\x00ab", b"\x01\x00\x00"),  # the same, a long one
+        (
+            reduce(lambda part, _: b"\x03\x14" + bytes(20) + bytes([len(part)]) + part, range(6), b"\x00"),
+            b"\x01\x00\x00",
+        ),
+    ],
+)
+def test_what_is_not_there_is_refused(value: bytes, metadata: bytes) -> None:
     with pytest.raises(FormatError):
         Variant.of_bytes(value, metadata)
 
