@@ -116,6 +116,7 @@ PAGES: dict[str, Page] = {
     ),
     "docs/async.md": Page(None),
     "docs/sql.md": Page(),
+    "docs/compiled-plans.md": Page(lines=None, among=("+U[tea, 2]", "== Streams =="), targets=("local",)),
     "docs/materialized-tables.md": Page(targets=("local",)),
     "docs/models.md": Page(),
     "docs/process-table-functions.md": Page(),

@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.base.errors import FormatError
+from penstock.base.errors import FormatError, WrongTypeError
 
 _VERSION: Final = 1
 _SORTED: Final = 1 << 4
@@ -72,7 +72,7 @@ class Variant:
 
     @classmethod
     def of(cls, value: Any) -> Variant:
-        """Return the variant of a Python value. Raises `TypeError` for a value that a variant cannot hold."""
+        """Return the variant of a Python value. Raises `WrongTypeError` for a value that a variant cannot hold."""
         names = sorted(set(_names(value)), key=name_order)
         return cls(_encode(value, {name: index for index, name in enumerate(names)}), _metadata(names))
 
@@ -112,21 +112,21 @@ class Variant:
         return self.value[0] & 3 in (_PRIMITIVE, _SHORT)
 
     def get_array_size(self) -> int:
-        """Return the number of elements. Raises `TypeError` unless the value is an array."""
+        """Return the number of elements. Raises `WrongTypeError` unless the value is an array."""
         return _Layout(self.value, 0, _ARRAY).count
 
     def get_field_names(self) -> list[str]:
-        """Return the names of the fields, sorted. Raises `TypeError` unless the value is an object."""
+        """Return the names of the fields, sorted. Raises `WrongTypeError` unless the value is an object."""
         names = _read_names(self.metadata)
         return [names[index] for index in _Layout(self.value, 0, _OBJECT).ids()]
 
     def get_element(self, index: int) -> Variant | None:
-        """Return an element, counted from 0; None outside the array. Raises `TypeError` unless it is an array."""
+        """Return an element, counted from 0; None outside the array. Raises `WrongTypeError` unless it is an array."""
         layout = _Layout(self.value, 0, _ARRAY)
         return self._part(layout.start_of(index)) if 0 <= index < layout.count else None
 
     def get_field(self, name: str) -> Variant | None:
-        """Return a field; None if there is none of this name. Raises `TypeError` unless the value is an object."""
+        """Return a field; None if there is none of this name. Raises `WrongTypeError` unless the value is an object."""
         layout, names = _Layout(self.value, 0, _OBJECT), _read_names(self.metadata)
         for index, number in enumerate(layout.ids()):
             if names[number] == name:
@@ -200,7 +200,7 @@ def _encode(value: Any, ids: Mapping[str, int]) -> bytes:
     for kind, encode in _ENCODERS:
         if isinstance(value, kind):
             return encode(value)
-    raise TypeError(f"a variant cannot hold {value!r} of type {type(value).__name__}")
+    raise WrongTypeError(f"a variant cannot hold {value!r} of type {type(value).__name__}")
 
 
 def _container(kind: int, parts: Sequence[bytes], ids: Sequence[int] | None = None) -> bytes:
@@ -223,14 +223,14 @@ def _encode_int(value: int) -> bytes:
 def _encode_decimal(value: Decimal) -> bytes:
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
-        raise TypeError(f"a variant cannot hold the decimal {value}")
+        raise WrongTypeError(f"a variant cannot hold the decimal {value}")
     unscaled = int("".join(map(str, digits))) * 10 ** max(0, exponent)
     scale = max(0, -exponent)
     for index, (size, most) in enumerate(_DIGITS):
         if unscaled < 10**most and scale <= most:
             number = (-unscaled if sign else unscaled).to_bytes(size, "little", signed=True)
             return _primitive(_DECIMAL4 + index, bytes([scale]) + number)
-    raise TypeError(f"a variant cannot hold the decimal {value}: it has more than 38 digits")
+    raise WrongTypeError(f"a variant cannot hold the decimal {value}: it has more than 38 digits")
 
 
 def _encode_moment(value: datetime) -> bytes:
@@ -263,7 +263,7 @@ _ENCODERS: Final[tuple[tuple[type[Any], Callable[[Any], bytes]], ...]] = (
 
 def _cut(data: bytes, begin: int, size: int) -> bytes:
     if size < 0 or begin + size > len(data):
-        raise IndexError("it ends too early")
+        raise FormatError("a variant ends too early")
     return data[begin : begin + size]
 
 
@@ -281,7 +281,7 @@ def _read_names(metadata: bytes) -> list[str]:
         return [
             str(_cut(metadata, text + first, end - first), "utf-8", "surrogatepass") for first, end in pairwise(ends)
         ]
-    except (IndexError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise FormatError(f"the names of a variant cannot be read: {error}") from error
 
 
@@ -291,7 +291,7 @@ class _Layout:
     def __init__(self, data: bytes, at: int, kind: int) -> None:
         header = data[at]
         if header & 3 != kind:
-            raise TypeError(f"the variant is no {'array' if kind == _ARRAY else 'object'}")
+            raise WrongTypeError(f"the variant is no {'array' if kind == _ARRAY else 'object'}")
         bits = header >> 2
         self._data, self._size = data, (bits & 3) + 1
         self._id_size = 0 if kind == _ARRAY else (bits >> 2 & 3) + 1
@@ -320,6 +320,8 @@ def decode(value: bytes, metadata: bytes) -> Any:
 def _decode(value: bytes, names: Sequence[str]) -> Any:
     try:
         return _Decoder(value, names).value_at(0)
+    except FormatError:
+        raise
     except (IndexError, struct.error, OverflowError, ValueError, RecursionError) as error:
         raise FormatError(f"a variant cannot be read: {error}") from error
 
@@ -336,7 +338,7 @@ class _Decoder:
         """Return the value that begins at an index."""
         data, self._left = self._data, self._left - 1
         if self._left < 0:
-            raise ValueError("its parts overlap")
+            raise FormatError("parts of a variant overlap")
         header = data[at]
         kind, bits = header & 3, header >> 2
         if kind == _SHORT:
@@ -362,7 +364,7 @@ def _decode_primitive(kind: int, data: bytes, at: int) -> Any:
         case 8 | 9 | 10:
             number, digits = whole(4 << kind - 8, at + 1), _DIGITS[kind - 8][1]
             if abs(number) >= 10**digits or data[at] > digits:
-                raise ValueError(f"a decimal has more than {digits} digits")
+                raise FormatError(f"a decimal of a variant has more than {digits} digits")
             return Decimal((number < 0, tuple(map(int, str(abs(number)))), -data[at]))
         case 11:
             return date.fromordinal(whole(4) + _DAY_ZERO)

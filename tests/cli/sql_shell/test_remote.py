@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -159,7 +161,8 @@ def test_ctrl_c_cancels_a_statement_that_has_no_result_yet(
     def interrupt(seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(remote.time, "sleep", interrupt)  # type: ignore[attr-defined]
+    # Only the clock of the module: other threads of the process sleep, too.
+    monkeypatch.setattr(remote, "time", SimpleNamespace(sleep=interrupt, monotonic=time.monotonic))
     assert not shell.run(split("INSERT INTO sink SELECT a FROM endless")[0])
     assert capsys.readouterr().out == "[INFO] The statement is cancelled.\n"
     monkeypatch.undo()

@@ -150,6 +150,7 @@ BASES: Final = {"Relation", "Expression", "Query", "Statement", "TypedLiteral"}
 
 #: What needs no reading, and why.
 UNREAD: Final = {
+    ("Explain", "runs"): "EXPLAIN ANALYZE needs a job: tests/table/api/test_analyze.py",
     ("Call", "path"): "built-in functions go by their name alone",
     ("Describe", "is_extended"): "DESCRIBE EXTENDED of a table shows the same, as in Flink",
     ("CreateFunction", "is_temporary"): "system functions are temporary",
@@ -256,6 +257,20 @@ REFUSED: Final = (
     ("Hint.arguments", "SELECT /*+ BROADCAST(nope) */ t.a FROM t JOIN u ON t.a = u.a", "cannot match the name"),
     ("Distribution.columns", "INSERT INTO spread SELECT a FROM t", "distributed into buckets"),
     ("Insert.upserts", "UPSERT INTO keyed SELECT a, c FROM u", "UPSERT"),
+    ("NamedTable.version", "SELECT a FROM t VERSION AS OF 'v'", "VERSION AS OF"),
+    (
+        "AlterAction.reference",
+        "ALTER TABLE parts CREATE BRANCH IF NOT EXISTS b AS OF VERSION 3 RETAIN 1 DAYS "
+        "WITH SNAPSHOT RETENTION 2 SNAPSHOTS 3 DAYS",
+        "no branches and tags",
+    ),
+    ("VersionReference.replaces", "ALTER TABLE parts CREATE OR REPLACE TAG b AS OF VERSION 3", "no branches and tags"),
+    (
+        "Merge.clauses",
+        "MERGE INTO sink /*+ OPTIONS('a' = 'b') */ AS s USING u ON s.a = u.a WHEN MATCHED AND u.c > 1 "
+        "THEN UPDATE SET a = 1 WHEN NOT MATCHED THEN INSERT (a) VALUES (1) WHEN NOT MATCHED BY SOURCE THEN DELETE",
+        "MERGE statement is not supported for streaming mode",
+    ),
 )
 
 

@@ -15,6 +15,7 @@ from penstock.base.errors import UnsupportedError
 from penstock.sql.data.errors import TableRuntimeError
 from penstock.sql.data.types import (
     ArrayType,
+    BitmapType,
     DecimalType,
     DoubleType,
     IntType,
@@ -22,7 +23,6 @@ from penstock.sql.data.types import (
     RowField,
     RowType,
     VarCharType,
-    VariantType,
 )
 from penstock.sql.stream.rows.rows import RowEquality
 
@@ -129,7 +129,7 @@ def test_keys_of_groups_are_in_canonical_form() -> None:
 
 
 def test_maps_of_values_without_equality_are_refused() -> None:
-    table = Rows({"m": MapType(STRING, VariantType())}, [(None,)])
+    table = Rows({"m": MapType(STRING, BitmapType())}, [(None,)])
     with pytest.raises(UnsupportedError, match="cannot be compared in batch: group, partition or match rows by a part"):
         run_batch("SELECT DISTINCT m FROM t", t=table)
 

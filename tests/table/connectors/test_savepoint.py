@@ -275,7 +275,7 @@ def test_reading_goes_on_where_a_checkpoint_found_it() -> None:
         source = SavepointSource([lambda: iter(batches)])
         splits, values = [SavepointSplit(0)], []
         while True:
-            reader = source.create_reader(Mock(SourceReaderContext))
+            reader = source.create_reader(Mock(SourceReaderContext, parallelism=1))
             reader.add_splits(splits)
             reader.no_more_splits()
             answer: Any = reader.poll_next(max_records)

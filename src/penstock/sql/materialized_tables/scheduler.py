@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from penstock.base.errors import WrongValueError
 from penstock.sql.data.errors import ValidationError
 
 _log = logging.getLogger("penstock.materialized-tables")
@@ -80,7 +81,7 @@ def _values(text: str, lowest: int, highest: int) -> frozenset[int]:
             begin = int(first)
             end = int(last) if dash else highest if slash else begin
         if not lowest <= begin <= end <= highest or (slash and int(step) < 1):
-            raise ValueError(text)
+            raise WrongValueError(text)
         values.update(range(begin, end + 1, int(step) if slash else 1))
     return frozenset(values)
 

@@ -268,7 +268,14 @@ class StreamExecutor:
 
 
 #: options that say where and how a session works, and not what a query means
-_OF_SESSIONS: Final = ("table.plan.", "table.dml-sync", "table.display.", "table.builtin-", "table.query-start.")
+_OF_SESSIONS: Final = (
+    "table.plan.",
+    "table.dml-sync",
+    "table.display.",
+    "table.builtin-catalog-name",
+    "table.builtin-database-name",
+    "table.query-start.",
+)
 
 
 def _is_stored(key: str) -> bool:
