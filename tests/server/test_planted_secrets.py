@@ -193,7 +193,7 @@ job.get_job_execution_result().result()
 """
 
 
-@pytest.mark.parametrize("target", ["local", "spark"])
+@pytest.mark.parametrize("target", ["local", pytest.param("spark", marks=pytest.mark.slow)])
 def test_no_outlet_of_a_job_that_fails_shows_one(target: str, tmp_path: Path) -> None:
     """S11: stderr, its last traceback, the driver's log, events, REST, and the command lines of the processes."""
     options, secrets = planted()

@@ -63,6 +63,7 @@ def test_recorded_calls_get_what_they_get_at_flink(name: str, port: int) -> None
     assert replay(client, name) == [f"# {name}", *expected[1:]]
 
 
+@pytest.mark.slow
 def test_a_program_of_jdbc_sees_what_it_sees_at_flink(port: int) -> None:
     """All types, NULLs, DDL, streams that are closed in the middle, errors, metadata, two results at a time."""
     assert without_causes(jdbc(port, TOKEN)) == shown_by_flink("jdbc")

@@ -37,6 +37,7 @@ def shown(tables: TableEnvironment, name: str = "t") -> list[Any]:
     return sorted(rows(tables, f"SELECT * FROM {name}"), key=repr)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @KINDS
 def test_rows_change_in_one_commit(kind: str, tmp_path: Path) -> None:

@@ -102,6 +102,7 @@ def test_words_of_versions_remain_names() -> None:
             parse_statement(wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("kind", ["iceberg", "delta"])
 def test_insert_overwrite_replaces_partitions_in_one_commit(kind: str, tmp_path: Path) -> None:
