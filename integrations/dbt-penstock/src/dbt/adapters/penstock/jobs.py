@@ -240,18 +240,8 @@ class StreamingJobs:
         """Start the first job of a generation."""
         before = record.valid
         job = None if before is None else self.find(relation, before.generation)
-        record = replace(record, generation=new.generation, pending=new)
-        self.records.write(relation, record)
-        if job is not None and job.is_alive:
-            self._stop(job)
-        try:
-            started = session.start(relation, new, self)
-        except GatewayUnreachableError:
-            raise
-        except GatewayError as error:
-            self.records.write(relation, replace(record, pending=None))
-            self._back_to(relation, before, job, error)
-        self._finish(relation, record, new, started)
+        record = replace(record, generation=new.generation)
+        started = self._replace(session, relation, record, new, job)
         done = f"job {started.id} begins" if before is None else f"job {started.id} begins anew"
         return f"{done}: {started.status}"
 
@@ -285,8 +275,18 @@ class StreamingJobs:
         anew = [step for state, step in new.states.items() if state not in valid.states]
         if lost:
             raise DbtRuntimeError(refusal(relation, lost, anew, job))
-        record = replace(record, pending=new)
-        self.records.write(relation, record)
+        started = self._replace(session, relation, record, new, job)
+        if started.status == "FINISHED" and (job is None or not job.is_alive):
+            raise DbtRuntimeError(nothing_left(relation))
+        empty = f" (begins without state: {'; '.join(anew)})" if anew else ""
+        return f"job {started.id} continues with the changed query{empty}: {started.status}"
+
+    def _replace(
+        self, session: _JobSession, relation: PenstockRelation, record: Record, new: Version, job: Job | None
+    ) -> Job:
+        """Stop a job and start that of another version. If the new one does not start, return to the valid version."""
+        pending = replace(record, pending=new)
+        self.records.write(relation, pending)
         if job is not None and job.is_alive:
             self._stop(job)
         try:
@@ -295,12 +295,9 @@ class StreamingJobs:
             raise
         except GatewayError as error:
             self.records.write(relation, replace(record, pending=None))
-            self._back_to(relation, valid, job, error)
-        self._finish(relation, record, new, started)
-        if started.status == "FINISHED" and (job is None or not job.is_alive):
-            raise DbtRuntimeError(nothing_left(relation))
-        empty = f" (begins without state: {'; '.join(anew)})" if anew else ""
-        return f"job {started.id} continues with the changed query{empty}: {started.status}"
+            self._back_to(relation, record.valid, job, error)
+        self._finish(relation, pending, new, started)
+        return started
 
     def _finish(self, relation: PenstockRelation, record: Record, new: Version, started: Job) -> None:
         """Let readers see a job that has started."""
