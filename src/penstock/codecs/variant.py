@@ -443,10 +443,6 @@ def to_stored(column: pa.Array, stored: pa.DataType) -> pa.Array:
     return pa.ListArray.from_arrays(_starts(column), to_stored(column.values, stored.value_type))
 
 
-def _row_of(variant: Variant) -> dict[str, bytes]:
-    return {"metadata": variant.metadata, "value": variant.value}
-
-
 def holds_variants(stored: pa.DataType) -> bool:
     """Return whether a type of a file is a variant, or contains one."""
     if pa.types.is_struct(stored):
