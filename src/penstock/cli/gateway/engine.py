@@ -448,7 +448,7 @@ def _analyze(job: ListedJob) -> str:
 
 
 def _wait_for_text(result: TableResult, is_cancelled: Callable[[], bool]) -> str:
-    """Wait for the text of EXPLAIN ANALYZE, and return it. If the statement is cancelled, its job is, too."""
+    """Wait for the text of EXPLAIN ANALYZE, and return it. A cancelled statement cancels its job."""
     with ThreadPoolExecutor(1, "penstock-gateway-explain") as pool:
         rows = pool.submit(lambda: list(result.held_rows()))
         while not rows.done() and not is_cancelled():

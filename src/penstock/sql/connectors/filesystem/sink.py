@@ -323,9 +323,11 @@ class TableFilesSink(FileSink[Any]):
         )
 
 
-#: Batches of at most this many rows wait, at most so many rows together, and for so long (ms).
+#: Batches of at most this many rows wait.
 _FEW_ROWS: Final = 64
+#: the maximum number of waiting rows
 _WAITING_MAX: Final = 1 << 12
+#: the maximum time (ms) for which rows wait
 _WAIT_MS: Final = 1_000
 
 
