@@ -30,6 +30,7 @@ from penstock.sql.parser import parse_statement, statements
 from penstock.sql.parser.lexer import SqlParserError
 from penstock.table import TableEnvironment
 
+NO_LONG, NO_INT = "CAST(NULL AS BIGINT)", "CAST(NULL AS INT)"
 KINDS = pytest.mark.parametrize("kind", ["iceberg", "delta"])
 
 
@@ -103,6 +104,27 @@ def test_rows_of_a_branch_change(tmp_path: Path) -> None:
     assert rows(tables, "SELECT * FROM t VERSION AS OF 'audit'") == [(2, "2")]
     assert shown(tables) == [(1, None), (2, None)]
     assert rows(tables, "SELECT max_reference_age_in_ms FROM t$refs WHERE name = 'audit'") == [(3 * 86_400_000,)]
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@KINDS
+@pytest.mark.parametrize("condition", [
+    "a = 1 OR b = 2", "a > 1 AND c = 1 OR b = 2", "a IS NULL OR b = 2", "a IS NOT NULL OR b = 2", "a < 2 OR a = 2",
+    "(a = 1 OR a = 2) AND b > 1", "a IN (1, 2) OR b IN (1)", "a IS NULL AND b = 1 OR c = 2", "c = 1 OR a = 2",
+    "a IS NOT NULL AND a > 1", "a = 2 AND b IS NULL", "a IS NULL AND a = 1", "a IS NULL OR a = 1",
+    "NOT (a = 1 OR b = 2)",
+])  # fmt: skip
+def test_conditions_over_null(kind: str, condition: str, tmp_path: Path) -> None:
+    """The rows that a condition removes are those that a query with it has."""
+    tables = Lake(kind, tmp_path).register(batch())
+    tables.execute_sql("CREATE TABLE t (a BIGINT, b INT, c INT NOT NULL)")
+    values = [f"({a}, {b}, {c})" for a in ("1", "2", NO_LONG) for b in ("1", "2", NO_INT) for c in (1, 2)]
+    tables.execute_sql(f"INSERT INTO t VALUES {', '.join(values)}")
+    kept = shown(tables, f"t WHERE ({condition}) IS NOT TRUE")
+    with tables.execute_sql(f"DELETE FROM t WHERE {condition}").collect() as result:
+        assert [tuple(row) for row in result] in ([(-1,)], [(len(values) - len(kept),)])
+    assert shown(tables) == kept
 
 
 @KINDS

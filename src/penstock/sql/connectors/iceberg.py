@@ -272,6 +272,33 @@ _KINDS: Final[tuple[tuple[type[DataType], ...], ...]] = (
 _IN_MAX: Final = 200
 
 
+def can_remove_rows(condition: Typed) -> bool:
+    """Return whether pyiceberg removes exactly the rows that satisfy a condition that `to_row_filter` translates.
+
+    When pyiceberg rewrites a file, it keeps every row with a NULL in a column that the condition compares. So no such
+    row may satisfy the condition: `a = 1 OR b = 2` is true for a row with `a = 1` and no `b`. It loses rows if a column
+    is both compared and tested for NULL.
+    """
+    needed, compared, tested = _columns(condition)
+    return needed == compared and not compared & tested
+
+
+def _columns(condition: Typed) -> tuple[frozenset[int], frozenset[int], frozenset[int]]:
+    """Return the nullable columns without which the condition is not true, all that it compares, and all it tests."""
+    assert isinstance(condition, FunctionCall)
+    nothing: frozenset[int] = frozenset()
+    if condition.function in ("AND", "OR"):
+        needed, compared, tested = zip(*map(_columns, condition.operands), strict=True)
+        together = nothing.union(*needed) if condition.function == "AND" else needed[0].intersection(*needed)
+        return together, nothing.union(*compared), nothing.union(*tested)
+    found = frozenset(
+        operand.index for operand in condition.operands if isinstance(operand, Field) and operand.type.is_nullable
+    )
+    if condition.function in ("IS NULL", "IS NOT NULL"):
+        return nothing, nothing, found
+    return found, found, nothing
+
+
 def to_row_filter(condition: Typed, names: Sequence[str], is_whole: bool = False) -> Any | None:
     """Return a condition over columns with these names; None if it cannot be used to skip rows.
 
@@ -503,7 +530,7 @@ class IcebergConnector(TableConnector):
         from pyiceberg.expressions import AlwaysTrue
 
         row_filter = AlwaysTrue() if condition is None else to_row_filter(condition, names, is_whole=True)
-        if row_filter is None:
+        if row_filter is None or not (condition is None or can_remove_rows(condition)):
             return None
         self.pin_version(options, path)  # checks the table
         return remove_rows(build_table_loader(options, path), options.read(BRANCH) or tables.MAIN, row_filter)
