@@ -1,7 +1,16 @@
 """Sources and sinks under PyFlink's names."""
 
 from penstock.connectors.split_reader import NumberSequenceSource
-from penstock.datastream.connectors.base import DeliveryGuarantee, Sink, Source
+from penstock.datastream.connectors.base import (
+    AsyncSinkBase,
+    AsyncSinkSettings,
+    DeliveryGuarantee,
+    RequestClient,
+    RequestError,
+    RequestResult,
+    Sink,
+    Source,
+)
 from penstock.datastream.connectors.file_system import (
     BucketAssigner,
     FileSink,
@@ -15,6 +24,8 @@ from penstock.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcExecu
 from penstock.datastream.connectors.kafka import KafkaSource
 
 __all__ = [
+    "AsyncSinkBase",
+    "AsyncSinkSettings",
     "BucketAssigner",
     "DeliveryGuarantee",
     "FileSink",
@@ -26,6 +37,9 @@ __all__ = [
     "KafkaSource",
     "NumberSequenceSource",
     "OutputFileConfig",
+    "RequestClient",
+    "RequestError",
+    "RequestResult",
     "RollingPolicy",
     "Sink",
     "Source",

@@ -1,0 +1,257 @@
+"""What an asynchronous sink has to send: `RequestBuffer` says which entries go into the next request, and when.
+
+A buffer has no clock, no thread and no connection: callers pass the time, and report how each request ended.
+
+**Order.** Entries without an ordering key leave in order, but several requests are in flight at a time and a part of a
+request may be sent again, so they may arrive in another order. Entries with the same ordering key arrive in order: a
+request has one entry of a key, and the next one waits until that entry is accepted.
+
+**Congestion.** The number of entries in flight is limited by additive increase and multiplicative decrease, as Flink's
+`AIMDScalingStrategy` does: a request that is accepted raises the limit, one of which parts are sent again lowers it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+from penstock.base.errors import WrongValueError
+
+#: How the limit of entries in flight changes: Flink's figures.
+INCREASE: Final = 10
+DECREASE: Final = 0.99
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AsyncSinkSettings:
+    """How an asynchronous sink batches, limits and repeats its requests. The first eight names are Flink's.
+
+    Attributes:
+        max_batch_size: the maximum number of entries in a request.
+        max_in_flight_requests: the maximum number of requests at the same time. With 1, and if no part is sent again,
+            entries arrive in order.
+        max_buffered_requests: the number of waiting entries at which the sink stops its input; more than a batch.
+        max_batch_size_in_bytes: the maximum size of a request.
+        max_time_in_buffer_ms: how long an entry waits for others.
+        max_record_size_in_bytes: the maximum size of an entry; at most that of a request.
+        request_timeout_ms: how long a request may take.
+        fail_on_timeout: whether a request that takes longer fails the job; otherwise it is sent again, and may arrive
+            twice.
+        max_attempts: how often an entry is sent at most before the job fails.
+        retry_delay_ms: the delay before the second attempt; it doubles with each further one.
+        retry_delay_max_ms: the maximum delay.
+
+    Raises:
+        ValueError: for a number that is not positive, or limits that contradict each other.
+
+    Examples:
+        >>> from penstock.datastream.connectors import AsyncSinkSettings
+        >>> AsyncSinkSettings(max_batch_size=100, max_in_flight_requests=1).max_buffered_requests
+        10000
+    """
+
+    max_batch_size: int = 500
+    max_in_flight_requests: int = 50
+    max_buffered_requests: int = 10_000
+    max_batch_size_in_bytes: int = 5 * 1024 * 1024
+    max_time_in_buffer_ms: int = 5_000
+    max_record_size_in_bytes: int = 1024 * 1024
+    request_timeout_ms: int = 600_000
+    fail_on_timeout: bool = False
+    max_attempts: int = 10
+    retry_delay_ms: int = 100
+    retry_delay_max_ms: int = 10_000
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if not isinstance(value, bool) and value <= 0:
+                raise WrongValueError(f"{each.name} is {value}; it must be positive")
+        if self.max_buffered_requests <= self.max_batch_size:
+            raise WrongValueError(
+                f"max_buffered_requests is {self.max_buffered_requests}; it must exceed max_batch_size, which is "
+                f"{self.max_batch_size}"
+            )
+        if self.max_batch_size_in_bytes < self.max_record_size_in_bytes:
+            raise WrongValueError(
+                f"max_batch_size_in_bytes is {self.max_batch_size_in_bytes}; it must be at least "
+                f"max_record_size_in_bytes, which is {self.max_record_size_in_bytes}"
+            )
+
+
+class Entry:
+    """An entry of a request.
+
+    Attributes:
+        value: what the client sends.
+        size: its size in bytes.
+        key: the ordering key; None for an entry whose order does not matter.
+        since_ms: when it was added.
+        attempts: how often it has been sent.
+        not_before_ms: when it may be sent again.
+    """
+
+    __slots__ = ("attempts", "key", "not_before_ms", "since_ms", "size", "value")
+
+    def __init__(self, value: Any, size: int, key: Hashable | None, since_ms: float) -> None:
+        self.value = value
+        self.size = size
+        self.key = key
+        self.since_ms = since_ms
+        self.attempts = 0
+        self.not_before_ms = 0.0
+
+
+class RequestBuffer:
+    """The entries that wait and those in flight.
+
+    Args:
+        settings: the limits.
+    """
+
+    def __init__(self, settings: AsyncSinkSettings) -> None:
+        self._settings = settings
+        self._waiting: deque[Entry] = deque()
+        #: entries to send again, oldest first; they precede the waiting ones
+        self._again: list[Entry] = []
+        self._keys_in_flight: set[Hashable] = set()
+        self._waiting_bytes = 0
+        self._entries_max = settings.max_batch_size * settings.max_in_flight_requests
+        self._limit: float = self._entries_max
+        self.requests_in_flight = 0
+        self.entries_in_flight = 0
+
+    def __len__(self) -> int:
+        """Return the number of entries that are not in flight."""
+        return len(self._waiting) + len(self._again)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the sink must stop its input."""
+        return len(self) >= self._settings.max_buffered_requests
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether every entry has been accepted."""
+        return not (self._waiting or self._again or self.requests_in_flight)
+
+    @property
+    def limit(self) -> int:
+        """The maximum number of entries in flight at present."""
+        return max(1, int(self._limit))
+
+    def add(self, entry: Entry) -> None:
+        """Add an entry behind the others."""
+        self._waiting.append(entry)
+        self._waiting_bytes += entry.size
+
+    def take(self, now_ms: float, is_flushing: bool) -> list[Entry]:
+        """Return the entries of the next request, which is in flight from now on; none if nothing may be sent now.
+
+        Args:
+            now_ms: the time.
+            is_flushing: whether entries are sent without waiting for others.
+        """
+        room = self._room()
+        if not room:
+            return []
+        entries: list[Entry] = []
+        held: set[Hashable] = set()
+        size = self._take_again(now_ms, room, entries, held)
+        if entries or is_flushing or self._is_due(now_ms):
+            self._take_waiting(room, size, entries, held)
+        for entry in entries:
+            entry.attempts += 1
+        if entries:
+            self.requests_in_flight += 1
+            self.entries_in_flight += len(entries)
+            self._keys_in_flight.update(entry.key for entry in entries if entry.key is not None)
+        return entries
+
+    def _room(self) -> int:
+        """Return how many entries the next request may have."""
+        if self.requests_in_flight >= self._settings.max_in_flight_requests:
+            return 0
+        return max(0, min(self._settings.max_batch_size, self.limit - self.entries_in_flight))
+
+    def _is_due(self, now_ms: float) -> bool:
+        if not self._waiting:
+            return False
+        settings = self._settings
+        return (
+            len(self._waiting) >= settings.max_batch_size
+            or self._waiting_bytes >= settings.max_batch_size_in_bytes
+            or now_ms >= self._waiting[0].since_ms + settings.max_time_in_buffer_ms
+        )
+
+    def _take_again(self, now_ms: float, room: int, entries: list[Entry], held: set[Hashable]) -> int:
+        """Take entries that are sent again, as far as their delays are over; return their size."""
+        kept, size = [], 0
+        for entry in self._again:
+            fits = len(entries) < room and (not entries or size + entry.size <= self._settings.max_batch_size_in_bytes)
+            if fits and now_ms >= entry.not_before_ms:
+                entries.append(entry)
+                size += entry.size
+            else:
+                kept.append(entry)
+            if entry.key is not None:
+                held.add(entry.key)
+        self._again = kept
+        return size
+
+    def _take_waiting(self, room: int, size: int, entries: list[Entry], held: set[Hashable]) -> None:
+        """Take entries from the front, except those whose keys must wait."""
+        skipped: list[Entry] = []
+        waiting, in_flight = self._waiting, self._keys_in_flight
+        while waiting and len(entries) < room:
+            entry = waiting[0]
+            key = entry.key
+            if key is not None and (key in held or key in in_flight):
+                skipped.append(waiting.popleft())
+                continue
+            if entries and size + entry.size > self._settings.max_batch_size_in_bytes:
+                break
+            entries.append(waiting.popleft())
+            size += entry.size
+            self._waiting_bytes -= entry.size
+            if key is not None:
+                held.add(key)
+        waiting.extendleft(reversed(skipped))
+
+    def next_due_ms(self, now_ms: float) -> float | None:
+        """Return when `take` should be called again although nothing is added and no request ends; None for never."""
+        if not self._room():
+            return None
+        times = [entry.not_before_ms for entry in self._again]
+        if self._waiting:
+            times.append(self._waiting[0].since_ms + self._settings.max_time_in_buffer_ms)
+        later = [time for time in times if time > now_ms]
+        return min(later) if later else None
+
+    def complete(
+        self, entries: Sequence[Entry], again: Iterable[Entry], now_ms: float, delay_ms: float = 0, spread: float = 1
+    ) -> None:
+        """Note the end of a request.
+
+        Args:
+            entries: all entries of the request.
+            again: those of them that were not accepted, and are to be sent again.
+            now_ms: the time.
+            delay_ms: the least delay until they are sent again, for example because the service asked for it.
+            spread: what delays are multiplied by, so that the subtasks of a sink do not all come back at once.
+        """
+        self.requests_in_flight -= 1
+        self.entries_in_flight -= len(entries)
+        self._keys_in_flight.difference_update(entry.key for entry in entries if entry.key is not None)
+        failed = list(again)
+        if not failed:
+            self._limit = min(self._entries_max, self._limit + INCREASE)
+            return
+        self._limit = max(1.0, self._limit * DECREASE)
+        settings = self._settings
+        for entry in failed:
+            doubled = min(settings.retry_delay_max_ms, settings.retry_delay_ms * 2.0 ** min(entry.attempts - 1, 60))
+            entry.not_before_ms = now_ms + spread * max(delay_ms, doubled)
+        self._again = sorted([*self._again, *failed], key=lambda entry: entry.since_ms)
