@@ -47,6 +47,20 @@ def build_data_frame(
     return frame_of_job(graph, configuration, schema, _known(end), owner)
 
 
+def build_batch_sink(upstreams: tuple[Upstream, ...], function: Any, schema: Any, configuration: Configuration) -> Any:
+    """Return the sink of `DataStream.for_each_batch`."""
+    from penstock.drivers.spark.batch_job import derive_schema
+    from penstock.drivers.spark.foreach_batch import ForEachBatchSink
+    from penstock.drivers.spark.session import hand_back, obtain_spark
+
+    end = Transformation("Data Frame", HandOverOperator, upstreams)
+    owner = ", ".join(upstream.transformation.display_name for upstream in end.inputs)
+    spark = obtain_spark(configuration.to_dict(), 1)
+    hand_back(spark, 1)
+    frame_schema = derive_schema(schema, _known(end), spark.session, owner, "for_each_batch()")
+    return ForEachBatchSink(function, frame_schema, "for_each_batch()")
+
+
 def _known(transformation: Transformation) -> Any:
     """Return a transformation's input type, or the source that feeds it unchanged; None if neither is known."""
     if len({id(upstream.transformation) for upstream in transformation.inputs}) != 1:

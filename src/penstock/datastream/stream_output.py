@@ -5,6 +5,7 @@ A sink that commits in one place (`GlobalSink`) consists of two operators: its w
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, Self
@@ -12,7 +13,7 @@ from typing import Any, Self
 from penstock.base.errors import WrongTypeError, WrongValueError
 from penstock.connectors.collect import CollectSink, PrintSink
 from penstock.datastream.closeable_iterator import CloseableIterator
-from penstock.datastream.data_frames import build_data_frame
+from penstock.datastream.data_frames import build_batch_sink, build_data_frame
 from penstock.datastream.environment import StreamT
 from penstock.datastream.operator_settings import DataStreamSink
 from penstock.datastream.stream import Stream
@@ -155,6 +156,29 @@ class StreamOutput(Stream[StreamT]):
         frame = build_data_frame(self._upstreams, above, self._environment.get_configuration(), schema)
         self._environment.leave_out(above)
         return frame
+
+    def for_each_batch(self, function: Callable[[Any, int], Any], schema: Any = None) -> DataStreamSink:
+        """Pass the records of each epoch to a function as a Spark data frame: Spark's `foreachBatch`, in any mode (I2).
+
+        An epoch is what the stream has between two checkpoints, an epoch of a micro-batch job, or a whole batch. The
+        function runs in the program, and writes the frame to wherever Spark can write. It may get the same rows with
+        the same epoch number again after a failure of the program; epochs that it has written are not repeated.
+
+        Args:
+            function: takes the data frame and the number of the epoch: 1, 2, and so on, also across restarts.
+            schema: the columns, as in `to_dataframe`.
+
+        Raises:
+            ConfigurationError: if the columns are unknown.
+
+        Examples:
+            >>> written = []
+            >>> def write(frame, epoch):
+            ...     written.append((epoch, frame.count()))
+            >>> _ = words.for_each_batch(write, "word STRING")
+        """
+        sink = build_batch_sink(self._upstreams, function, schema, self._environment.get_configuration())
+        return self.sink_to(sink)
 
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: int | None = None

@@ -99,6 +99,9 @@ def plan_stream_graph(transformations: Iterable[Transformation], configuration: 
 
 
 def _build(graph: StreamGraph, configuration: Configuration, job_name: str) -> JobGraph:
+    for node in graph.nodes:
+        if node.transformation.sink is not None:
+            node.transformation.sink.configure(configuration)
     job_parameters = configuration.read(options.GLOBAL_JOB_PARAMETERS)
     builder = _JobGraphBuilder(
         graph,

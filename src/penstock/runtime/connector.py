@@ -18,8 +18,9 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
+from penstock.base.configuration import Configuration
 from penstock.base.errors import ContractError, PenstockError, StopIterationRaised, UnsupportedError
 from penstock.base.typeinfo import TypeInformation
 from penstock.codecs.column_data import ColumnData
@@ -432,6 +433,19 @@ class Committer(ABC, Generic[CommT]):
         """Release the committer's resources."""
 
 
+class NumberedCommit(NamedTuple):
+    """The committables of one checkpoint, for sinks that number their commits (`Sink.numbers_commits`).
+
+    Attributes:
+        number: one more than that of the job's last commit with committables; 1 for the first. A commit that is
+            repeated has the same number, and a job that continues another one counts on.
+        committables: what the writers of all subtasks prepared.
+    """
+
+    number: int
+    committables: list[Any]
+
+
 class CommitLog(ABC):
     """A batch's pending commits, recorded where they survive the death of the batch's driver.
 
@@ -496,6 +510,9 @@ class Sink(ABC, Generic[T]):
     #: checkpoint.
     commits_globally: bool = False
 
+    #: Whether the committables of a global commit come as `NumberedCommit`s.
+    numbers_commits: bool = False
+
     #: Whether a batch commits even if no writer has prepared anything: the commit itself creates the output.
     commits_without_rows: bool = False
 
@@ -526,6 +543,9 @@ class Sink(ABC, Generic[T]):
     def for_type(self, type_info: TypeInformation | None) -> Sink[T]:
         """Return the sink for records of a declared type, if any; by default the type makes no difference."""
         return self
+
+    def configure(self, configuration: Configuration) -> None:
+        """Note settings of the job; called in the program before the sink is pickled. By default nothing is noted."""
 
     def client_handler(self) -> Callable[[int, bytes], None] | None:
         """Return the client's handler for the bytes of `emit_to_client`; None for a sink that emits none.

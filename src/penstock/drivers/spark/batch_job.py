@@ -433,12 +433,17 @@ def frame_of_job(
     spark.ship_package()
     spark.ship_dependencies(configuration)
     vertices = [replace(vertex, has_client=False) for vertex in batch_vertices(job_graph, str(JobID.generate()))]
-    frame_schema = _schema(schema, known, spark.session, owner)
+    frame_schema = derive_schema(schema, known, spark.session, owner, "to_dataframe()")
     frames = build_frames(job_graph, vertices, spark.session, spark.is_local, lambda vertex: False, frame_schema)
     return frames[job_graph.vertices[-1].index]
 
 
-def _schema(schema: Any, known: Any, session: SparkSession, owner: str) -> StructType:
+def derive_schema(schema: Any, known: Any, session: SparkSession, owner: str, caller: str) -> StructType:
+    """Return the schema of a frame: the given one, or that of the records' known type; see `frame_of_job`.
+
+    Raises:
+        ConfigurationError: if the columns cannot be derived; `caller` is the method that could be given a schema.
+    """
     if schema is not None:
         frame_schema: StructType = session.createDataFrame([], schema).schema
         return frame_schema
@@ -447,8 +452,8 @@ def _schema(schema: Any, known: Any, session: SparkSession, owner: str) -> Struc
     fields = field_types(known) if isinstance(known, TypeInformation) else None
     if fields is None:
         raise ConfigurationError(
-            f"the columns of the records of {owner!r} are unknown: give to_dataframe() a schema, such as 'name STRING, "
-            "count BIGINT', or the operator before it an output_type, such as Types.ROW_NAMED(['name', 'count'], "
+            f"the columns of the records of {owner!r} are unknown: give {caller} a schema, such as 'name STRING, count "
+            "BIGINT', or the operator before it an output_type, such as Types.ROW_NAMED(['name', 'count'], "
             "[Types.STRING(), Types.LONG()])"
         )
     import pyarrow as pa

@@ -26,7 +26,7 @@ the checkpoint contains them as records in flight, and the committer commits the
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final
 
 from penstock.base.errors import CallError, ContractError, PenstockError, WrongTimeError, short_repr
@@ -37,6 +37,7 @@ from penstock.runtime.columns import ColumnBatch, SplitColumnBatch
 from penstock.runtime.connector import (
     Committer,
     InputStatus,
+    NumberedCommit,
     RecordError,
     Sink,
     SinkWriter,
@@ -706,7 +707,11 @@ class GlobalCommit(Sink[Any]):
 
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, Any]:
         """Create a writer that collects committables."""
-        return _Gathering()
+        return self.restore_writer(context, ())
+
+    def restore_writer(self, context: SinkWriterContext, state: Sequence[Any]) -> SinkWriter[Any, Any]:
+        """Create a writer that collects committables, and goes on counting commits."""
+        return _NumberedGathering(max(state, default=0)) if self._sink.numbers_commits else _Gathering()
 
     def create_committer(self, context: SinkWriterContext) -> Committer[Any] | None:
         """Create the committer of the original sink."""
@@ -723,3 +728,19 @@ class _Gathering(SinkWriter[Any, Any]):
     def prepare_commit(self) -> list[Any]:
         gathered, self._gathered = self._gathered, []
         return gathered
+
+
+class _NumberedGathering(_Gathering):
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._number = number
+
+    def prepare_commit(self) -> list[Any]:
+        gathered = super().prepare_commit()
+        if not gathered:
+            return []
+        self._number += 1
+        return [NumberedCommit(self._number, gathered)]
+
+    def snapshot_state(self, checkpoint_id: int) -> list[Any]:
+        return [self._number]

@@ -1,6 +1,7 @@
 """The connectors `spark`, `print`, `blackhole`, `vector-function` and `socket`.
 
-`SparkConnector`: a table registered in Spark, or files that Spark reads. Batch jobs read it in place.
+`SparkConnector`: a table registered in Spark, files, or whatever else Spark reads and writes by one of its formats.
+Batch jobs read it in place; jobs of all execution modes write it, epoch by epoch, see `ForEachBatchSink`.
 
 `PrintConnector`: prints rows to the program's standard output, in Flink's format.
 
@@ -19,10 +20,13 @@ from inspect import isclass
 from pkgutil import resolve_name
 from typing import Any, Final
 
+import pyarrow as pa
+
 from penstock.base.config_options import ConfigOptions
-from penstock.base.errors import ConfigurationError
+from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.connectors.collect import DiscardingSink, PrintSink
 from penstock.connectors.socket_text import SocketTextSource
+from penstock.sql.data.arrow import arrow_type
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.data.types import DataType
 from penstock.sql.formats.format import Formats, MessagesSource
@@ -46,28 +50,87 @@ SPARK_FORMAT: Final = (
 )
 
 
+SAVE_MODE: Final = (
+    ConfigOptions.key("save.mode")
+    .string_type()
+    .default_value("append")
+    .with_description("What Spark does with each epoch: `append` or, in BATCH, `overwrite`, `ignore` or `error`.")
+)
+OPTION: Final = "option."
+#: Delta Lake's options of Spark that make a write idempotent: a name, and a number that rises
+_TRANSACTION_NAME, _TRANSACTION_NUMBER = "txnAppId", "txnVersion"
+
+
 class SparkConnector(TableConnector):
-    """See the module docstring. Takes either `table` or `path`. Columns are matched by position."""
+    """See the module docstring. Options with the prefix `option.` go to Spark. Columns are matched by position.
+
+    Takes one of `table` and `path`; neither with a format that finds its data by options, such as `jdbc`.
+    """
 
     name = "spark"
-    optional_options = (TABLE, PATH, SPARK_FORMAT)
+    optional_options = (TABLE, PATH, SPARK_FORMAT, SAVE_MODE)
+
+    def more_options(self, options: TableOptions, columns: Sequence[str]) -> Iterable[str]:
+        """Return the options for Spark."""
+        return [key for key in options if key.startswith(OPTION)]
 
     def reader(self, scan: Scan, options: TableOptions) -> TableReader:
         """Return a reader of a data frame, for batch jobs only."""
-        table, path = options.read(TABLE), options.read(PATH)
-        if table is not None and path is None:
+        table, path, kind, more = _read_place(options)
+        if table is not None:
             return TableReader(None, frame=partial(_table, table), spark_table=table)
-        if path is not None and table is None:
-            return TableReader(None, frame=partial(_files, path, options.read(SPARK_FORMAT)))
-        raise ValidationError(f"connector 'spark' of table {options.title} takes one of the options 'table' and 'path'")
+        return TableReader(None, frame=partial(_load, path, kind, more))
+
+    def writer(self, write: Write, options: TableOptions) -> TableWriter:
+        """Return a writer that appends rows, epoch by epoch."""
+        from penstock.drivers.spark.foreach_batch import ForEachBatchSink, spark_schema
+
+        mode = options.read(SAVE_MODE).lower()
+        if mode not in ("append", "overwrite", "ignore", "error", "errorifexists"):
+            raise options.wrong(SAVE_MODE.key(), "it is append, overwrite, ignore or error")
+        if write.overwrites:
+            mode = "overwrite"
+        columns = pa.schema([(column.name, arrow_type(column.type)) for column in write.schema])
+        try:
+            schema = spark_schema(columns)
+        except UnsupportedError as error:
+            raise ValidationError(f"table {options.title} cannot be written: {error}") from error
+        function = partial(_save, *_read_place(options), mode)
+        sink = ForEachBatchSink(function, schema, options.title, by_place=True)
+        return TableWriter(sink, INSERTS, takes_columns=True)
+
+
+def _read_place(options: TableOptions) -> tuple[str | None, str | None, str, dict[str, str]]:
+    """Return the table, the path, the format, and the options for Spark."""
+    table, path = options.read(TABLE), options.read(PATH)
+    more = {key: options[f"{OPTION}{key}"] for key in options.below(OPTION)}
+    if (table is None) == (path is None) and not (table is None and more):
+        raise ValidationError(
+            f"connector 'spark' of table {options.title} takes one of the options 'table' and 'path'; or neither, with "
+            f"a format that needs none and '{OPTION}…' for it"
+        )
+    return table, path, options.read(SPARK_FORMAT), more
 
 
 def _table(name: str, spark: Any) -> Any:
     return spark.table(name)
 
 
-def _files(path: str, kind: str, spark: Any) -> Any:
-    return spark.read.format(kind).load(path)
+def _load(path: str | None, kind: str, more: Mapping[str, str], spark: Any) -> Any:
+    return spark.read.format(kind).options(**more).load(path)
+
+
+def _save(
+    table: str | None, path: str | None, kind: str, more: Mapping[str, str], mode: str, frame: Any, epoch: int
+) -> None:
+    """Write an epoch. A name of transactions for Delta Lake gets the epoch as its number."""
+    if _TRANSACTION_NAME in more:
+        more = {_TRANSACTION_NUMBER: str(epoch), **more}
+    writer = frame.write.format(kind).mode(mode).options(**more)
+    if table is not None:
+        writer.saveAsTable(table)
+    else:
+        writer.save(path)
 
 
 IDENTIFIER: Final = (
