@@ -34,6 +34,7 @@ def below(found: list[str], upper: str, lower: str) -> bool:
         ("SELECT * FROM (SELECT b, SUM(a) OVER (PARTITION BY b ORDER BY ts) FROM t) WHERE b = 'x'", "Over"),
         ("SELECT * FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECOND) WHERE a > 1", "WindowTable"),
         ("SELECT * FROM (SELECT x.a FROM t AS x JOIN t AS y ON x.a = y.a) WHERE a > 1", "Join"),
+        ("SELECT * FROM t LEFT JOIN UNNEST(ARRAY[a, c]) AS u (e) ON e > 2 WHERE a > 1", "Correlate"),
         (
             "SELECT * FROM (SELECT x.a FROM t AS x LEFT JOIN (SELECT b, COUNT(*) AS n FROM t GROUP BY b) AS y "
             "ON x.b = y.b AND y.b = 'x')",
@@ -61,6 +62,7 @@ def test_a_filter_goes_below(sql: str, upper: str) -> None:
             "WindowTable",
         ),
         ("SELECT * FROM t WHERE a > 1", "WatermarkAssigner"),
+        ("SELECT * FROM t, UNNEST(ARRAY[a, c]) AS u (e) WHERE a > e", "Correlate"),
         ("SELECT * FROM (SELECT * FROM t ORDER BY ts LIMIT 3) WHERE a = 1", "Sort"),
     ],
 )

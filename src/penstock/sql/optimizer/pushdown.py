@@ -276,6 +276,9 @@ class _Pusher:
                 return self._below(node, conditions, lambda part: _within(part, _free_columns(node)))
             case logical.Aggregate(sets=()):
                 return self._below(node, conditions, lambda part: _through_keys(part, node.keys))
+            case logical.Correlate():
+                columns = range(len(node.input.schema))
+                return self._below(node, conditions, lambda part: _within(part, columns))
             case logical.Over() | logical.Rank():
                 return self._below(node, conditions, lambda part: _within(part, node.partition))
             case logical.Distinct() | logical.Sort(fetch=None, offset=0):
