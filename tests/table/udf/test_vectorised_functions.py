@@ -105,6 +105,15 @@ def test_what_does_not_fit_fails_with_the_function(case: str) -> None:
     assert "scalar function 'wrong'" in str(caught.value)
 
 
+@pytest.mark.parametrize(("given", "kind"), [("ROW(id, text)", "{}"), ("ARRAY[ROW(id, text)]", "ARRAY<{}>")])
+def test_rows_with_other_fields_are_refused(given: str, kind: str) -> None:
+    """Arrow would give NULL for the fields that are missing."""
+    result_type = kind.format("ROW<`EXPR$0` INT, note STRING>")
+    made = environment(wrong=udf(lambda rows: rows, result_type=result_type, func_type="arrow"))
+    with pytest.raises(UserFunctionError, match=r"the fields .*, and its result type is .*: name a field "):
+        read_rows(made, f"SELECT wrong({given}) FROM words")
+
+
 def test_null_is_refused_where_the_type_has_none() -> None:
     """As for functions of rows."""
     made = environment()

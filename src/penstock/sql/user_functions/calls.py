@@ -390,7 +390,26 @@ def _of_arrow(returned: Any, rows: int, target_type: pa.DataType, result: DataTy
             f"a function of func_type 'arrow' returns an Arrow array, not {type(returned).__name__}"
         )
     _check_length(len(returned), rows)
+    if pa.types.is_nested(target_type):
+        _check_fields(returned.type, target_type, result)
     return exact_cast(returned, target_type)
+
+
+def _check_fields(given: pa.DataType, expected: pa.DataType, result: DataType) -> None:
+    """Refuse rows without a field of the result type: Arrow would fill it with NULL."""
+    if pa.types.is_struct(given) and pa.types.is_struct(expected):
+        names = [field.name for field in given]
+        missing = [field.name for field in expected if field.name not in names]
+        if missing:
+            raise errors.MisuseError(
+                f"it returned rows with the fields {', '.join(names)}, and its result type is {result}: name a field "
+                f"{missing[0]}"
+            )
+        for field in expected:
+            _check_fields(given.field(field.name).type, field.type, result)
+    elif pa.types.is_nested(given) and given.num_fields == expected.num_fields:
+        for index in range(given.num_fields):
+            _check_fields(given.field(index).type, expected.field(index).type, result)
 
 
 def _of_pandas(returned: Any, rows: int, target_type: pa.DataType, result: DataType) -> pa.Array:
