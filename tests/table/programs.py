@@ -50,7 +50,7 @@ from penstock.sql.stream.planning.options import Lookups, plan_options
 from penstock.sql.stream.rows.state_ttl import StreamSession
 from penstock.sql.tables.connector import TableLookup
 from penstock.sql.tables.tables import TableReader
-from penstock.sql.user_functions.definition import async_settings
+from penstock.sql.user_functions.definition import call_settings
 from penstock.table import EnvironmentSettings, TableEnvironment
 
 PATIENCE_S: Final = 20.0
@@ -293,7 +293,7 @@ class Program:
         planner = StreamPlanner(
             environment.add,
             lambda scan: self._reader(scan, with_after, waits),
-            StreamSession(zone, session.config.read(LEGACY_CAST) == "ENABLED", async_settings(options)),
+            StreamSession(zone, session.config.read(LEGACY_CAST) == "ENABLED", call_settings(options)),
             session.manager.calls(),
             lookups=Lookups(lambda scan, key: self._lookup(scan, key, with_after), options),
             options=plan_options(options),

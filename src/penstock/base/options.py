@@ -155,6 +155,12 @@ PYTHON_ARCHIVES = unset(
 PYTHON_EXECUTABLE = unset(
     "python.executable", STRING, "The Python executable of the workers of a Spark session that Penstock starts."
 )
+ARROW_BATCH_SIZE = unset(
+    "python.fn-execution.arrow.batch.size",
+    POSITIVE,
+    "The most rows in a call of a vectorized function (`pandas` or `arrow`). If unset, 1000 for an asynchronous "
+    "function, and a whole batch for another.",
+)
 SPARK_JARS = unset("spark.jars", STRING, "Jars for a Spark session that Penstock starts, separated by commas.")
 SPARK_MASTER = unset("spark.master", STRING, "The Spark master to connect to if no Spark session is given.")
 SPARK_APP_NAME = option("spark.app.name", STRING, "penstock", "The name of the Spark application that Penstock starts.")

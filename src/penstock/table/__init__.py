@@ -27,6 +27,7 @@ from penstock.table.types import DataTypes
 from penstock.table.udf import (
     AggregateFunction,
     AsyncScalarFunction,
+    AsyncTableFunction,
     FunctionContext,
     ProcessTableFunction,
     ScalarFunction,
@@ -37,6 +38,7 @@ from penstock.table.udf import (
 __all__ = [
     "AggregateFunction",
     "AsyncScalarFunction",
+    "AsyncTableFunction",
     "ChangelogMode",
     "CompiledPlan",
     "DataTypes",

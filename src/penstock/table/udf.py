@@ -17,6 +17,7 @@ from penstock.sql.expressions.builder import to_node
 from penstock.sql.user_functions.classes import (
     AggregateFunction,
     AsyncScalarFunction,
+    AsyncTableFunction,
     FunctionContext,
     ImperativeAggregateFunction,
     ScalarFunction,
@@ -56,6 +57,7 @@ __all__ = [
     "ArgumentHint",
     "ArgumentTrait",
     "AsyncScalarFunction",
+    "AsyncTableFunction",
     "CallContext",
     "ChangelogContext",
     "ColumnList",
@@ -211,14 +213,14 @@ def udtf(
 ) -> Callable[[Callable[..., Any]], UserDefinedTableFunctionWrapper]: ...
 @overload
 def udtf(
-    f: Callable[..., Any] | TableFunction,
+    f: Callable[..., Any] | TableFunction | AsyncTableFunction,
     input_types: object = None,
     result_types: object = None,
     deterministic: bool | None = None,
     name: str | None = None,
 ) -> UserDefinedTableFunctionWrapper: ...
 def udtf(
-    f: Callable[..., Any] | TableFunction | None = None,
+    f: Callable[..., Any] | TableFunction | AsyncTableFunction | None = None,
     input_types: object = None,
     result_types: object = None,
     deterministic: bool | None = None,
@@ -230,7 +232,8 @@ def udtf(
     `Row`; with one column it may be the value itself.
 
     Args:
-        f: a function, a lambda, a `functools.partial`, or an instance of a subclass of `TableFunction`.
+        f: a function, a lambda, a `functools.partial`, or an instance of a subclass of `TableFunction` or
+            `AsyncTableFunction`. With `async def`, the calls of a batch run concurrently.
         input_types: the types that operands are cast to: one type, or one for each; None to pass operands uncast.
         result_types: the column types: a type for each, or a ROW, or one type for the only column, as `DataTypes` or
             text; None for the annotated types, such as `Iterator[tuple[int, str]]`. Columns without a name are `f0`,
@@ -241,7 +244,6 @@ def udtf(
     Raises:
         TypeError: if `f` is not a function, or a type is invalid.
         ValidationError: if the column types are neither given nor annotated.
-        NotImplementedError: if it is asynchronous.
 
     Examples:
         >>> from penstock.table import EnvironmentSettings, TableEnvironment

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 from tests.table.batch.batches import SETTINGS
@@ -30,6 +32,19 @@ def letters(text: str) -> Iterator[tuple[str, int]]:
         yield letter, place
 
 
+@udtf(result_types=["STRING", "BIGINT"])
+async def later_letters(text: str) -> AsyncIterator[tuple[str, int]]:
+    for letter in letters.definition.function.eval(text):
+        await asyncio.sleep(0)
+        yield letter
+
+
+@udf(result_type=DataTypes.STRING(), func_type="pandas")
+async def later_greeting(names: Any) -> Any:
+    await asyncio.sleep(0)
+    return "Later, " + names
+
+
 @pytest.fixture
 def tables() -> TableEnvironment:
     configuration = Configuration()
@@ -42,6 +57,8 @@ def tables() -> TableEnvironment:
     found.create_temporary_function("greeting", udf(Greeting(), result_type=DataTypes.STRING()))
     found.create_temporary_function("trim_all", udf(lambda text: text[1:], result_type=DataTypes.STRING()))
     found.create_temporary_function("letters", letters)
+    found.create_temporary_function("later_letters", later_letters)
+    found.create_temporary_function("later_greeting", later_greeting)
     return found
 
 
@@ -70,3 +87,26 @@ def test_a_table_function_makes_rows(tables: TableEnvironment) -> None:
 def test_unnest_keeps_rows_without_elements_where_asked(tables: TableEnvironment) -> None:
     sql = "SELECT name, e FROM people LEFT JOIN UNNEST(n) AS t (e) ON TRUE WHERE e IS NULL OR e = 2"
     assert read_rows(tables, sql) == [("Al", 2), ("Bo", None)]
+
+
+def test_asynchronous_functions_give_the_same(tables: TableEnvironment) -> None:
+    """Flink refuses asynchronous table functions in batch."""
+    lateral = "SELECT name, letter, place FROM people {} LATERAL TABLE({}(name)) AS t (letter, place) {}"
+    for join, condition in (("CROSS JOIN", "WHERE place < 3"), ("LEFT JOIN", "ON place = CHAR_LENGTH(name) + 1")):
+        later = read_rows(tables, lateral.format(join, "later_letters", condition))
+        assert later == read_rows(tables, lateral.format(join, "letters", condition))
+        assert later
+    assert read_rows(tables, "SELECT later_greeting(name) FROM people") == [("Later, Al",), ("Later, Bo",)]
+
+
+def test_asynchronous_functions_run_in_micro_batches() -> None:
+    configuration = Configuration()
+    micro = {"execution.runtime-mode": "MICRO_BATCH", "execution.micro-batch.max-records": "2"}
+    for key, value in {**SETTINGS, **micro, "parallelism.default": "2"}.items():
+        configuration.set_string(key, value)
+    settings = EnvironmentSettings.new_instance().in_streaming_mode().with_configuration(configuration).build()
+    found = TableEnvironment.create(settings)
+    found.create_temporary_function("later_letters", later_letters)
+    found.create_temporary_view("people", found.from_elements([("Al",), ("Bo",), ("C",)], ["name"]))
+    sql = "SELECT name, letter FROM people, LATERAL TABLE(later_letters(name)) AS t (letter, place)"
+    assert read_rows(found, sql) == [("Al", "A"), ("Al", "l"), ("Bo", "B"), ("Bo", "o"), ("C", "C")]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from penstock.table.udf import FunctionContext, ScalarFunction, TableFunction, udf
+from penstock.table.udf import AsyncTableFunction, FunctionContext, ScalarFunction, TableFunction, udf
 
 CALLS: list[str] = []
 
@@ -48,6 +48,15 @@ class Letters(TableFunction):
     def eval(self, text: str | None) -> Iterator[str]:
         """The letters."""
         yield from text or ""
+
+
+class LaterLetters(AsyncTableFunction):
+    """The same rows, asynchronously."""
+
+    async def eval(self, text: str | None) -> AsyncIterator[str]:
+        """The letters."""
+        for letter in text or "":
+            yield letter
 
 
 number = 17

@@ -203,13 +203,3 @@ def test_names_must_differ_in_the_table_api() -> None:
     words = environment().from_path("words")
     with pytest.raises(ValidationError, match=r"ambiguous names: \[id\]"):
         words.join_lateral(split(col("text")).alias("id", "n"))
-
-
-def test_asynchronous_table_functions_are_refused() -> None:
-    """With what to write instead."""
-
-    async def rows(number: int) -> list[int]:
-        return [number]
-
-    with pytest.raises(UnsupportedError, match="take an asynchronous scalar function that gives an array, and UNNEST"):
-        udtf(rows)

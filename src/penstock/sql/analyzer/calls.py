@@ -45,7 +45,7 @@ from penstock.sql.functions.value_casts import refusal
 from penstock.sql.parser import syntax
 from penstock.sql.parser.syntax import Call, Expression
 from penstock.sql.typed import Constant, Constants, Field, FunctionCall, Lambda, Typed, UserCall
-from penstock.sql.user_functions.definition import FunctionKind, UserFunction
+from penstock.sql.user_functions.definition import TABLES, FunctionKind, UserFunction
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Calls:
 
     def user_call(self, user: UserFunction, operands: Sequence[Typed], at: int = -1) -> Typed:
         """Return a call of a user-defined scalar function. Raises `ValidationError` if it cannot be used here."""
-        if user.kind is FunctionKind.TABLE:
+        if user.kind in TABLES:
             raise ValidationError(
                 f"{user} gives rows: call it as LATERAL TABLE({user.name}(…)) in FROM, or by join_lateral"
             )

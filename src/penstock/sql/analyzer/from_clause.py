@@ -47,7 +47,7 @@ from penstock.sql.parser import syntax
 from penstock.sql.parser import syntax as relations
 from penstock.sql.parser.syntax import Hint, NamedTable
 from penstock.sql.typed import Constant, Field, Typed
-from penstock.sql.user_functions.definition import FunctionKind, UserFunction
+from penstock.sql.user_functions.definition import TABLES, UserFunction
 from penstock.sql.user_functions.signature import ProcessFunction
 
 OPTIONS: Final = "OPTIONS"
@@ -283,7 +283,7 @@ def _called(call: syntax.Expression, analyser: ScalarAnalyser) -> tuple[UserFunc
         name = call.name if isinstance(call, syntax.Call) else str(call)
         reason = f"No match found for function signature {name}: there is no table function of this name"
         raise UnknownNameError(reason, name=f"{name}(")
-    if user.kind is not FunctionKind.TABLE:
+    if user.kind not in TABLES:
         raise ValidationError(f"{user} gives no rows: only a table function can be used here")
     assert isinstance(call, syntax.Call)
     operands = analyser.calls.user_operands(user, [analyser.typed(operand) for operand in call.operands])

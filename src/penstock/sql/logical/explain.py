@@ -73,7 +73,9 @@ def plan_text(plan: logical.Node) -> str:
 def node_text(node: logical.Node) -> str:
     """Return the line of one node."""
     describe = _DESCRIBE.get(type(node))
-    return f"{type(node).__name__}({describe(node)})" if describe is not None else type(node).__name__
+    is_async = isinstance(node, logical.Correlate) and node.user is not None and node.user.is_async
+    name = f"{'Async' if is_async else ''}{type(node).__name__}"
+    return f"{name}({describe(node)})" if describe is not None else name
 
 
 def _watermark(node: logical.WatermarkAssigner) -> str:

@@ -33,7 +33,7 @@ from penstock.sql.logical import nodes
 from penstock.sql.logical.nodes import Node, PlanColumn, RowSchema, Scan, TimeAttribute, Write
 from penstock.sql.parser.lexer import SqlParserError
 from penstock.sql.parser.types import TypeParser
-from penstock.sql.user_functions.definition import FunctionKind, UserFunction
+from penstock.sql.user_functions.definition import TABLES, FunctionKind, UserFunction
 
 #: the version of the JSON: a release reads its own version and all before it
 FORMAT_VERSION: Final = 1
@@ -262,7 +262,7 @@ class _Writer:
         return {"$": name, **{key: self._value(getattr(value, key)) for key in keys}}
 
     def _function(self, user: UserFunction) -> dict[str, Any]:
-        gives_rows = user.kind in (FunctionKind.TABLE, FunctionKind.PROCESS_TABLE)
+        gives_rows = user.kind in (*TABLES, FunctionKind.PROCESS_TABLE)
         found = self._objects.function(user.name, gives_rows)
         if found is None or found.function is not user.function:
             raise UnsupportedError(
@@ -467,7 +467,7 @@ class _Reader:
         number, name = described["number"], described["$function"]
         if number not in self._functions:
             kind = FunctionKind[described["kind"]]
-            user = self._objects.function(name, kind in (FunctionKind.TABLE, FunctionKind.PROCESS_TABLE))
+            user = self._objects.function(name, kind in (*TABLES, FunctionKind.PROCESS_TABLE))
             if user is None or user.kind is not kind:
                 raise ValidationError(f"the plan calls the {kind.value} {name!r}, and there is none of this name")
             self._functions[number] = user

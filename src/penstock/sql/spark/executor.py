@@ -78,7 +78,7 @@ from penstock.sql.stream.rows.rows import ToRowsOperator
 from penstock.sql.stream.sinks import ConstraintOperator, collect_constraints
 from penstock.sql.tables.connector import Connectors
 from penstock.sql.tables.tables import PushDown, TableReader, TableWriter
-from penstock.sql.user_functions.definition import async_settings
+from penstock.sql.user_functions.definition import call_settings
 
 #: turns each kind of node into a query
 QUERIES: Final[dict[type[logical.Node], Callable[[BatchPlanner, Any], str]]] = {
@@ -417,7 +417,7 @@ class BatchExecutor:
         spark.ship_package()
         spark.ship_dependencies(configuration)
         parameters = tuple(sorted(configuration.read(GLOBAL_JOB_PARAMETERS).items()))
-        settings = async_settings(options)
+        settings = call_settings(options)
         carried = BatchSession(session.zone, session.legacy_cast, session.now(), settings, parameters)
         tables = PushDown(lambda scan: self._connectors.scan(of_connector(scan)))
         slots = lambda: spark.slots_now() or 1  # noqa: E731

@@ -33,7 +33,7 @@ from penstock.sql.stream.aggregates.accumulators import build_accumulator
 from penstock.sql.stream.models.predict import PredictSettings
 from penstock.sql.typed import Typed
 from penstock.sql.user_functions.classes import FunctionContext
-from penstock.sql.user_functions.definition import AsyncSettings, OpenFunctions
+from penstock.sql.user_functions.definition import CallSettings, OpenFunctions
 
 _MS_A_SECOND: Final = 1_000
 
@@ -48,7 +48,7 @@ class BatchSession:
     zone: tzinfo = UTC
     legacy_cast: bool = False
     now_ns: int = 0
-    async_settings: AsyncSettings = field(default_factory=AsyncSettings)
+    call_settings: CallSettings = field(default_factory=CallSettings)
     parameters: tuple[tuple[str, str], ...] = ()
 
     def open(self, functions: OpenFunctions | None = None) -> Session:
@@ -58,7 +58,7 @@ class BatchSession:
     def functions(self) -> OpenFunctions:
         """Return the user-defined functions of one task."""
         context = FunctionContext(MetricGroup(MetricRegistry(self._now_ms)), dict(self.parameters))
-        return OpenFunctions("a step of a batch", context, self.zone, self.async_settings)
+        return OpenFunctions("a step of a batch", context, self.zone, self.call_settings)
 
     def _now_ms(self) -> int:
         return self.now_ns // 1_000_000

@@ -126,14 +126,21 @@ def _function(session: TableSession, statement: statements.Describe) -> TableRes
         raise ValidationError(f"Function with the identifier '{format_path(statement.path)}' doesn't exist.")
     is_system = registered is not None and not session.functions.has_temporary(full_path)
     function = registered if registered is not None else catalog.get_function(path)
-    return _pairs(
-        [
-            ("is system function", str(is_system).lower()),
-            ("is temporary", str(registered is not None).lower()),
-            ("class name", getattr(function, "target", None) or repr(function)),
-            ("function language", getattr(function, "language", "PYTHON")),
+    pairs: list[tuple[str, str | None]] = [
+        ("is system function", str(is_system).lower()),
+        ("is temporary", str(registered is not None).lower()),
+        ("class name", getattr(function, "target", None) or repr(function)),
+        ("function language", getattr(function, "language", "PYTHON")),
+    ]
+    if statement.is_extended:
+        user = session.functions.defined(function, statement.path[-1])
+        pairs += [
+            ("kind", user.kind.name),
+            ("requirements", "[]"),
+            ("is deterministic", str(user.is_deterministic).lower()),
+            ("supports constant folding", "false"),
         ]
-    )
+    return _pairs(pairs)
 
 
 def _describe_system_function(name: str, is_extended: bool) -> TableResult:

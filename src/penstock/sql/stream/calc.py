@@ -396,7 +396,8 @@ class CorrelateRule(Rule[Correlate]):
         """See `Rule`."""
         inner = planning.stream(node.input, self.asks_before(node, planning, wants_before))
         operator = partial(CorrelateOperator, node, name_columns(node.schema), planning.session)
-        upstreams = planning.step("Correlate", operator, inner.upstreams, inner.changes != INSERTS)
+        kind = "AsyncCorrelate" if node.user is not None and node.user.is_async else "Correlate"
+        upstreams = planning.step(kind, operator, inner.upstreams, inner.changes != INSERTS)
         return Stream(upstreams, node.schema, inner.changes, inner.has_before)
 
 

@@ -34,7 +34,7 @@ from penstock.sql.stream.planning.options import Lookups, of_connector, plan_opt
 from penstock.sql.stream.rows.state_ttl import StreamSession
 from penstock.sql.tables.connector import Connectors
 from penstock.sql.tables.tables import PushDown, RecordedPushDown, TableWriter
-from penstock.sql.user_functions.definition import async_settings
+from penstock.sql.user_functions.definition import call_settings
 
 
 class WritingJob:
@@ -252,7 +252,7 @@ class StreamExecutor:
         tables: PushDown | None = None,
     ) -> StreamPlanner:
         environment.check_keys(key for key in options if key.startswith(_OF_TABLES))
-        carried = StreamSession(session.zone, session.legacy_cast, async_settings(options))
+        carried = StreamSession(session.zone, session.legacy_cast, call_settings(options))
         in_memory = environment.get_configuration().read(STATE_BACKEND) != "rocksdb"
         settings = replace(plan_options(options), is_in_memory=in_memory)
         if settings.parallelism is not None:

@@ -37,6 +37,9 @@ MANY: Final = (
     collections.abc.Iterator,
     collections.abc.Iterable,
     collections.abc.Generator,
+    collections.abc.AsyncIterator,
+    collections.abc.AsyncIterable,
+    collections.abc.AsyncGenerator,
     collections.abc.Sequence,
     list,
 )

@@ -7,17 +7,22 @@ silently convert fractions to integers and bytes to text.
 each distinct value if a column has few of them. A function object with `open` is called for every row, because it may
 count its calls.
 
-**Table functions** (`table_kernel`) are evaluated for each row of a batch; the resulting rows are returned as columns.
+**Table functions** (`table_kernel`), plain or asynchronous, are evaluated for each row of a batch; the resulting rows
+are returned as columns.
 
 **Scalar functions on whole columns** (`vector_kernel`), as pandas objects (`func_type="pandas"`) or Arrow arrays
-(`"arrow"`). An operand that is constant over the batch is passed as a single value, unless all operands are constant. A
-pandas function gets a ROW as a data frame. The result must be as long as the batch.
+(`"arrow"`), plain or asynchronous. An operand that is constant over the batch is passed as a single value, unless all
+operands are constant. A pandas function gets a ROW as a data frame. The result must be as long as the batch.
+
+**Asynchronous functions** (`_awaiting`). Several calls of a batch are in flight at once, and the batch ends when all
+have returned. So results keep the order of the rows, and no call is in flight at a checkpoint.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final, TypeAlias
 
@@ -34,7 +39,7 @@ from penstock.sql.data.arrow import Datum, Kernel, arrow_type, to_column, to_ful
 from penstock.sql.data.conversion import checked, is_seen_as_held, to_external, to_internal
 from penstock.sql.data.types import DataType, LocalZonedTimestampType, RowType
 from penstock.sql.user_functions.classes import Delegating
-from penstock.sql.user_functions.definition import PANDAS, FunctionKind, OpenFunctions, UserFunction
+from penstock.sql.user_functions.definition import PANDAS, AsyncSettings, FunctionKind, OpenFunctions, UserFunction
 
 #: reports a refused value: takes its position among the results, and the value
 Refuse = Callable[[int, object], Any]
@@ -158,8 +163,7 @@ Caller = Callable[[int, Sequence[Sequence[Any]]], list[Any]]
 
 def row_kernel(function: UserFunction, types: Sequence[DataType], opened: OpenFunctions) -> Kernel:
     """Return the kernel of a call with operands of these types. The kernel takes the number of rows first."""
-    is_async = function.kind is FunctionKind.ASYNC_SCALAR
-    caller = _awaiting(function, opened) if is_async else _calling(function, opened)
+    caller = _awaiting_rows(function, opened) if function.is_async else _calling(function, opened)
     results = Results(function.result_type, opened.zone)
     is_shared = function.is_deterministic and isinstance(function.function, Delegating)
 
@@ -211,45 +215,74 @@ def _calling(function: UserFunction, opened: OpenFunctions) -> Caller:
     return call
 
 
-def _awaiting(function: UserFunction, opened: OpenFunctions) -> Caller:
-    evaluate = opened.open(function).eval
-    settings = opened.settings
-
-    async def attempt(operands: tuple[Any, ...]) -> Any:
-        try:
-            async with asyncio.timeout(settings.timeout_ms / 1_000) as limit:
-                return await evaluate(*operands)
-        except TimeoutError as error:
-            if not limit.expired():
-                raise
-            raise errors.CallTimeoutError(
-                f"a call took longer than {settings.timeout_ms} ms (table.exec.async-scalar.timeout)"
-            ) from error
-
-    async def one(operands: tuple[Any, ...], free: asyncio.Semaphore) -> Any:
-        async with free:
-            for left in reversed(range(settings.attempts_max)):
-                try:
-                    return await attempt(operands)
-                except Exception as error:
-                    if not left:
-                        raise opened.failed(function, operands) from error
-                await asyncio.sleep(settings.retry_delay_ms / 1_000)
-
-    async def every(records: list[tuple[Any, ...]]) -> list[Any]:
-        free = asyncio.Semaphore(settings.concurrent_max)
-        calls = [asyncio.ensure_future(one(record, free)) for record in records]
-        try:
-            return list(await asyncio.gather(*calls))
-        finally:
-            for other in calls:
-                other.cancel()
+def _awaiting_rows(function: UserFunction, opened: OpenFunctions) -> Caller:
+    results = _awaiting(function, opened, opened.open(function).eval)
 
     def call(rows: int, operands: Sequence[Sequence[Any]]) -> list[Any]:
-        records = list(zip(*operands, strict=True)) if operands else [()] * rows
-        return list(opened.wait(every(records)))
+        return results(list(zip(*operands, strict=True)) if operands else [()] * rows)
 
     return call
+
+
+def _awaiting(
+    function: UserFunction,
+    opened: OpenFunctions,
+    evaluate: Callable[..., Awaitable[Any]],
+    describe: Callable[[tuple[Any, ...]], Any] = lambda operands: operands,
+) -> Callable[[list[tuple[Any, ...]]], list[Any]]:
+    """Return a function that takes the operands of several calls, awaits all calls, and returns their results in order.
+
+    `describe`: returns the operands of a call as an error shows them.
+    """
+    settings = opened.settings.table if function.kind is FunctionKind.ASYNC_TABLE else opened.settings.scalar
+
+    async def result_of(operands: tuple[Any, ...]) -> Any:
+        last: Exception | None = None
+        try:
+            async with asyncio.timeout(settings.timeout_ms / 1_000 or None) as limit:
+                for left in reversed(range(settings.retries_max + 1)):
+                    try:
+                        return await evaluate(*operands)
+                    except Exception as error:
+                        if not left:
+                            raise
+                        last = error
+                    await asyncio.sleep(settings.retry_delay_ms / 1_000)
+        except TimeoutError as error:
+            cause = _late(settings, last) if limit.expired() else error
+            raise opened.failed(function, describe(operands)) from cause
+        except Exception as error:
+            raise opened.failed(function, describe(operands)) from error
+
+    async def results_of(records: list[tuple[Any, ...]]) -> list[Any]:
+        if len(records) == 1:
+            return [await result_of(records[0])]
+        results: list[Any] = [None] * len(records)
+        remaining = iter(enumerate(records))
+
+        async def work() -> None:
+            for index, operands in remaining:
+                results[index] = await result_of(operands)
+
+        workers = [asyncio.ensure_future(work()) for _ in range(min(settings.concurrent_max, len(records)))]
+        try:
+            await asyncio.gather(*workers)
+        except BaseException:
+            for worker in workers:
+                worker.cancel()
+            # The functions are closed after a failure, so no call may go on until then.
+            await asyncio.gather(*workers, return_exceptions=True)
+            raise
+        return results
+
+    return lambda records: list(opened.wait(results_of(records)))
+
+
+def _late(settings: AsyncSettings, last: Exception | None) -> errors.CallTimeoutError:
+    before = "" if last is None else f", after it had failed with {type(last).__name__}: {last}"
+    return errors.CallTimeoutError(
+        f"a call took longer than {settings.timeout_ms} ms ({settings.prefix}timeout){before}"
+    )
 
 
 #: the resulting rows: the index of the input row that each comes from, ascending, and their columns
@@ -261,6 +294,7 @@ TableKernel: TypeAlias = Callable[..., Made]
 def table_kernel(function: UserFunction, types: Sequence[DataType], opened: OpenFunctions) -> TableKernel:
     """Return the kernel of a call with operands of these types."""
     evaluate = opened.open(function).eval
+    awaited = _awaiting(function, opened, _rows_in_time(evaluate)) if function.is_async else None
     row_type = function.result_type
     assert isinstance(row_type, RowType)
     names, kinds = row_type.field_names(), row_type.field_types()
@@ -271,9 +305,10 @@ def table_kernel(function: UserFunction, types: Sequence[DataType], opened: Open
         records = list(zip(*operands, strict=True)) if operands else [()] * rows
         parents: list[int] = []
         produced: list[Sequence[Any]] = []
+        answers = None if awaited is None else awaited(records)
         for parent, record in enumerate(records):
             try:
-                returned = evaluate(*record)
+                returned = evaluate(*record) if answers is None else answers[parent]
                 given = len(produced)
                 produced.extend(unpack_row(row, names) for row in iterate_rows(returned))
                 parents.extend([parent] * (len(produced) - given))
@@ -293,6 +328,16 @@ def table_kernel(function: UserFunction, types: Sequence[DataType], opened: Open
         return np.array(parents, np.int64), [column(index) for index in range(len(names))]
 
     return kernel
+
+
+def _rows_in_time(evaluate: Callable[..., Any]) -> Callable[..., Awaitable[list[Any]]]:
+    async def rows(*operands: Any) -> list[Any]:
+        returned = evaluate(*operands)
+        if inspect.isawaitable(returned):
+            returned = await returned
+        return [row async for row in returned] if isinstance(returned, AsyncIterator) else list(iterate_rows(returned))
+
+    return rows
 
 
 def iterate_rows(returned: Any) -> Any:
@@ -316,6 +361,8 @@ def unpack_row(row: Any, names: list[str]) -> Sequence[Any]:
     return parts
 
 
+#: the most rows in a call of an asynchronous function on columns, so that several calls run at once; as in Flink
+_ASYNC_ROWS_MAX: Final = 1_000
 #: errors that Arrow raises for values that do not fit
 _VECTOR_FAULTS: Final = (pa.ArrowException, OverflowError)
 
@@ -325,7 +372,8 @@ def vector_kernel(function: UserFunction, types: Sequence[DataType], opened: Ope
     is_pandas = function.func_type == PANDAS
     if is_pandas:
         check_pandas(function)
-    evaluate = opened.open(function).eval
+    rows_max = opened.settings.vector_rows or (_ASYNC_ROWS_MAX if function.is_async else None)
+    caller = _awaiting_batches(function, opened) if function.is_async else _calling_batches(function, opened)
     target_type, result = arrow_type(function.result_type), function.result_type
     converters = [to_external(kind, opened.zone, for_functions=True) for kind in types]
 
@@ -335,32 +383,66 @@ def vector_kernel(function: UserFunction, types: Sequence[DataType], opened: Ope
         full = plain_column(to_full_array(column, rows))
         return to_pandas_column(full, types[index], str(opened.zone)) if is_pandas else full
 
-    def kernel(rows: int, *columns: Datum) -> pa.Array:
+    def batch(columns: Sequence[Datum], rows: int) -> _Batch:
         all_same = all(isinstance(datum, pa.Scalar) for datum in columns)
+        try:
+            return rows, *[operand(datum, index, rows, all_same) for index, datum in enumerate(columns)]
+        except _VECTOR_FAULTS as error:
+            raise opened.failed(function, f"a batch of {rows} rows") from errors.MisuseError(
+                f"it cannot get an operand: {error}"
+            )
+
+    def column(returned: Any, rows: int) -> pa.Array:
         record = f"a batch of {rows} rows"
         try:
-            operands = [operand(datum, index, rows, all_same) for index, datum in enumerate(columns)]
-        except _VECTOR_FAULTS as error:
-            raise opened.failed(function, record) from errors.MisuseError(f"it cannot get an operand: {error}")
-        try:
-            returned = evaluate(*operands)
-        except Exception as error:
-            raise opened.failed(function, record) from error
-        try:
-            column = (_of_pandas if is_pandas else _of_arrow)(returned, rows, target_type, result)
+            converted = (_of_pandas if is_pandas else _of_arrow)(returned, rows, target_type, result)
         except errors.MisuseError as error:
             raise opened.failed(function, record) from error
         except _VECTOR_FAULTS as error:
             raise opened.failed(function, record) from errors.MisuseError(
                 f"it returned values that are no {result}: {error}"
             )
-        if column.null_count and not result.is_nullable:
+        if converted.null_count and not result.is_nullable:
             raise opened.failed(function, record) from errors.MisuseError(
                 f"it returned NULL, and its result type is {result}"
             )
-        return column
+        return converted
+
+    def kernel(rows: int, *columns: Datum) -> pa.Array:
+        if rows_max is None or rows <= rows_max:
+            return column(caller([batch(columns, rows)])[0], rows)
+        parts = [(start, min(rows_max, rows - start)) for start in range(0, rows, rows_max)]
+        returned = caller([batch(_slice(columns, start, count), count) for start, count in parts])
+        return pa.concat_arrays([column(answer, count) for answer, (_, count) in zip(returned, parts, strict=True)])
 
     return kernel
+
+
+def _slice(columns: Sequence[Datum], start: int, rows: int) -> list[Datum]:
+    return [datum.slice(start, rows) if isinstance(datum, pa.Array) else datum for datum in columns]
+
+
+#: the number of rows of a call on columns, and its operands
+_Batch: TypeAlias = tuple[Any, ...]
+
+
+def _calling_batches(function: UserFunction, opened: OpenFunctions) -> Callable[[list[_Batch]], list[Any]]:
+    evaluate = opened.open(function).eval
+
+    def call(batch: _Batch) -> Any:
+        try:
+            return evaluate(*batch[1:])
+        except Exception as error:
+            raise opened.failed(function, f"a batch of {batch[0]} rows") from error
+
+    return lambda batches: list(map(call, batches))
+
+
+def _awaiting_batches(function: UserFunction, opened: OpenFunctions) -> Callable[[list[_Batch]], list[Any]]:
+    evaluate = opened.open(function).eval
+    return _awaiting(
+        function, opened, lambda _, *operands: evaluate(*operands), lambda batch: f"a batch of {batch[0]} rows"
+    )
 
 
 def check_pandas(function: UserFunction) -> None:

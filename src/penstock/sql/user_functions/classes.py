@@ -131,7 +131,7 @@ class AsyncScalarFunction(UserDefinedFunction, ABC):
     """Returns one value for each row asynchronously; the calls of a batch run concurrently.
 
     Flink: "Asynchronous Scalar Functions". The options `table.exec.async-scalar.*` set the number of concurrent calls,
-    the timeout of a call, and the number of attempts.
+    the timeout of a call, and the number of retries. `open` and `close` may also be `async def`.
 
     Examples:
         >>> from penstock.table import AsyncScalarFunction, EnvironmentSettings, TableEnvironment
@@ -173,6 +173,33 @@ class TableFunction(UserDefinedFunction, ABC):
         """Return a list, range or iterator of rows, one row, or None. A row is a tuple, a `Row` or the value of its
         column.
         """
+
+
+class AsyncTableFunction(UserDefinedFunction, ABC):
+    """Returns any number of rows for each row asynchronously; the calls of a batch run concurrently.
+
+    Flink: "Asynchronous Table Functions". The rows keep the order of the rows that they are for. The options
+    `table.exec.async-table.*` set the number of concurrent calls, the timeout of a call, and the number of retries.
+    `open` and `close` may also be `async def`.
+
+    Examples:
+        >>> from penstock.table import AsyncTableFunction, EnvironmentSettings, TableEnvironment
+        >>> from penstock.table.expressions import col
+        >>> from penstock.table.udf import udtf
+        >>> class Sizes(AsyncTableFunction):
+        ...     async def eval(self, drink):
+        ...         for size in ("small", "large"):
+        ...             yield f"{size} {drink}"
+        >>> sizes = udtf(Sizes(), result_types="STRING")
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> drinks = t_env.from_elements([("tea",)], ["drink"])
+        >>> drinks.join_lateral(sizes(col("drink")).alias("order")).to_pandas()["order"].tolist()
+        ['small tea', 'large tea']
+    """
+
+    @abstractmethod
+    def eval(self, *args: Any) -> Any:
+        """An `async def` that returns what `TableFunction.eval` returns, or yields rows."""
 
 
 class Delegating:

@@ -21,6 +21,7 @@ from penstock.sql.user_functions.annotations import (
 from penstock.sql.user_functions.classes import (
     AggregateFunction,
     AsyncScalarFunction,
+    AsyncTableFunction,
     Delegating,
     ImperativeAggregateFunction,
     ScalarFunction,
@@ -56,9 +57,10 @@ def define_scalar(
         raise WrongValueError(f"The func_type must be one of '{', '.join(FUNC_TYPES)}', got {func_type}.")
     runs = _to_function_object(function, (ScalarFunction, AsyncScalarFunction), "ScalarFunction")
     title = name or get_function_name(function)
-    is_async = inspect.iscoroutinefunction(_plain(runs.eval)) or isinstance(function, AsyncScalarFunction)
-    if is_async and func_type != GENERAL:
-        raise WrongValueError(f"function {title!r} is asynchronous: its func_type is general, not {func_type}")
+    plain = _plain(runs.eval)
+    if inspect.isasyncgenfunction(plain):
+        raise WrongTypeError(f"Invalid function: {title!r} yields rows, so it is no scalar function: pass it to udtf")
+    is_async = inspect.iscoroutinefunction(plain) or isinstance(function, AsyncScalarFunction)
     return_type = (
         infer_result_type(runs.eval, title) if result_type is None else parse_declared_type(result_type, "returnType")
     )
@@ -80,18 +82,15 @@ def define_table(
     deterministic: bool | None = None,
     name: str | None = None,
 ) -> UserFunction:
-    """Define a table function. See `penstock.table.udf.udtf`."""
-    runs = _to_function_object(function, (TableFunction,), "TableFunction")
+    """Define a table function, asynchronous if its `eval` is. See `penstock.table.udf.udtf`."""
+    runs = _to_function_object(function, (TableFunction, AsyncTableFunction), "TableFunction")
     title = name or get_function_name(function)
     plain = _plain(runs.eval)
-    if inspect.iscoroutinefunction(plain) or inspect.isasyncgenfunction(plain):
-        raise UnsupportedError(
-            f"table function {title!r} is asynchronous, which is not supported: make it a plain function, or take an "
-            "asynchronous scalar function that gives an array, and UNNEST"
-        )
+    is_async = inspect.iscoroutinefunction(plain) or inspect.isasyncgenfunction(plain)
+    kind = FunctionKind.ASYNC_TABLE if is_async or isinstance(function, AsyncTableFunction) else FunctionKind.TABLE
     rows = infer_row_type(runs.eval, title) if result_types is None else to_row_type(result_types)
     given = parse_declared_types(input_types, "input_type")
-    return UserFunction(title, FunctionKind.TABLE, runs, rows, given, GENERAL, _determined(function, deterministic))
+    return UserFunction(title, kind, runs, rows, given, GENERAL, _determined(function, deterministic))
 
 
 def define_aggregate(
@@ -111,6 +110,12 @@ def define_aggregate(
     base_class = TableAggregateFunction if gives_rows else AggregateFunction
     runs = _to_function_object(function, (base_class,), base_class.__name__)
     title = name or get_function_name(function)
+    methods = [runs.eval] if isinstance(runs, Delegating) else [runs.accumulate]
+    if any(inspect.iscoroutinefunction(_plain(method)) for method in methods):
+        raise UnsupportedError(
+            f"aggregate function {title!r} is asynchronous, which is not supported: call a service in an asynchronous "
+            "scalar function first, and aggregate its results"
+        )
     if func_type == GENERAL and isinstance(runs, Delegating):
         raise WrongTypeError(
             f"Invalid function: {title!r} is a plain function; one of func_type 'general' is an object of a class that "
@@ -150,7 +155,7 @@ def define(function: Any, name: str) -> UserFunction:
         return function.definition.called(name)
     if isinstance(function, type) and issubclass(function, UserDefinedFunction):
         function = function()
-    if isinstance(function, TableFunction):
+    if isinstance(function, TableFunction | AsyncTableFunction):
         return define_table(function, name=name)
     if isinstance(function, ProcessTableFunction):
         return define_process(function, name=name)

@@ -1,7 +1,7 @@
 """The definition of a user-defined function (the object that runs, and its declared properties), and its running form.
 
-`AsyncSettings` are Flink's options for asynchronous scalar functions. `OpenFunctions` are the user-defined functions of
-a running subtask: opened on first use, closed together.
+`CallSettings` are Flink's options for asynchronous and vectorised functions. `OpenFunctions` are the user-defined
+functions of a running subtask: opened on first use, closed together.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from datetime import tzinfo
 from enum import Enum
 from typing import Any, Final, NoReturn
 
-from penstock.base.config_options import DURATION_MS, INTEGER, ConfigOption, choice
+from penstock.base.config_options import POSITIVE, TIME_MS, ConfigOption, ValueType, choice
 from penstock.base.configuration import Configuration
-from penstock.base.errors import ConfigurationError, MisuseError, short_repr
+from penstock.base.errors import MisuseError, short_repr
+from penstock.base.options import ARROW_BATCH_SIZE
 from penstock.runtime.operators.base import UserCodeError
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.data.types import DataType
@@ -29,12 +30,15 @@ class FunctionKind(Enum):
     SCALAR = "scalar function"
     ASYNC_SCALAR = "asynchronous scalar function"
     TABLE = "table function"
+    ASYNC_TABLE = "asynchronous table function"
     AGGREGATE = "aggregate function"
     TABLE_AGGREGATE = "table aggregate function"
     PROCESS_TABLE = "process table function"
 
 
 AGGREGATES: Final = (FunctionKind.AGGREGATE, FunctionKind.TABLE_AGGREGATE)
+#: functions that are called as LATERAL TABLE(…)
+TABLES: Final = (FunctionKind.TABLE, FunctionKind.ASYNC_TABLE)
 #: values row by row; columns as pandas objects; columns as Arrow arrays
 GENERAL, PANDAS, ARROW = "general", "pandas", "arrow"
 FUNC_TYPES: Final = (GENERAL, PANDAS, ARROW)
@@ -89,6 +93,11 @@ class UserFunction:
             self.accumulator_type,
         )
 
+    @property
+    def is_async(self) -> bool:
+        """Whether its `eval` is asynchronous."""
+        return self.kind in (FunctionKind.ASYNC_SCALAR, FunctionKind.ASYNC_TABLE)
+
     def check_count(self, count: int) -> None:
         """Raise `ValidationError` if the function does not accept `count` operands."""
         if self.input_types is not None and count != len(self.input_types):
@@ -120,15 +129,33 @@ def inspect_signature(function: Callable[..., Any]) -> inspect.Signature | None:
 
 @dataclass(frozen=True, slots=True)
 class AsyncSettings:
-    """Settings for asynchronous functions, from Flink's options `table.exec.async-scalar.*`.
+    """How one kind of asynchronous functions is called. `prefix`: of Flink's options for it.
 
-    `attempts_max`: the number of times that a call is tried before it fails the job, including the first.
+    `timeout_ms`: for a call with its retries; 0 for no limit. `retries_max`: how often a call that fails is repeated.
     """
 
+    prefix: str
     concurrent_max: int = 10
     timeout_ms: int = 180_000
-    attempts_max: int = 3
+    retries_max: int = 3
     retry_delay_ms: int = 100
+
+
+_SCALAR_PREFIX: Final = "table.exec.async-scalar."
+_TABLE_PREFIX: Final = "table.exec.async-table."
+
+
+@dataclass(frozen=True, slots=True)
+class CallSettings:
+    """How functions are called.
+
+    `scalar`, `table`: asynchronous functions of these kinds. `vector_rows`: the most rows in a call of a function that
+    works on columns; None if the option is not set.
+    """
+
+    scalar: AsyncSettings = AsyncSettings(_SCALAR_PREFIX)
+    table: AsyncSettings = AsyncSettings(_TABLE_PREFIX)
+    vector_rows: int | None = None
 
 
 class OpenFunctions:
@@ -138,15 +165,15 @@ class OpenFunctions:
         operator_name: the operator's name in errors.
         context: the context passed to the functions.
         zone: the session's time zone, used for the points in time that functions see.
-        settings: for asynchronous functions.
+        settings: how the functions are called.
     """
 
     def __init__(
-        self, operator_name: str, context: FunctionContext, zone: tzinfo, settings: AsyncSettings | None = None
+        self, operator_name: str, context: FunctionContext, zone: tzinfo, settings: CallSettings | None = None
     ) -> None:
         self.operator_name = operator_name
         self.zone = zone
-        self.settings = settings or AsyncSettings()
+        self.settings = settings or CallSettings()
         self.context = context
         #: by id; holds a reference to the function, because ids of deleted objects are reused
         self._opened: dict[int, UserFunction] = {}
@@ -187,7 +214,9 @@ class OpenFunctions:
         if callback is None:
             return
         try:
-            callback(*arguments)
+            returned = callback(*arguments)
+            if inspect.iscoroutine(returned):
+                self.wait(returned)
         except Exception as error:
             raise UserCodeError(self.operator_name, None, f"{method}() of {function}") from error
 
@@ -201,28 +230,38 @@ class OpenFunctions:
         raise self.failed(function, operands) from MisuseError(text)
 
 
-_PREFIX: Final = "table.exec.async-scalar."
-CONCURRENT_MAX: Final = ConfigOption(f"{_PREFIX}max-concurrent-operations", INTEGER, 10)
-#: the option's earlier name in Flink
-BUFFER_CAPACITY: Final = ConfigOption(f"{_PREFIX}buffer-capacity", INTEGER, 10)
-TIMEOUT_MS: Final = ConfigOption(f"{_PREFIX}timeout", DURATION_MS, 180_000)
-RETRY_STRATEGY: Final = ConfigOption(f"{_PREFIX}retry-strategy", choice("FIXED_DELAY", "NO_RETRY"), "FIXED_DELAY")
-RETRY_DELAY_MS: Final = ConfigOption(f"{_PREFIX}retry-delay", DURATION_MS, 100)
-ATTEMPTS_MAX: Final = ConfigOption(f"{_PREFIX}max-attempts", INTEGER, 3)
+#: the earlier name in Flink of the option for concurrent calls
+_BUFFER_CAPACITY: Final = f"{_SCALAR_PREFIX}buffer-capacity"
+_STRATEGY: Final = choice("FIXED_DELAY", "NO_RETRY")
 
 
-def async_settings(options: Mapping[str, str]) -> AsyncSettings:
+def call_settings(options: Mapping[str, str]) -> CallSettings:
     """Read the settings from options. Raises `ConfigurationError` for invalid values."""
     configuration = Configuration()
     for key, value in options.items():
-        if key.startswith(_PREFIX):
+        if key.startswith((_SCALAR_PREFIX, _TABLE_PREFIX)) or key == ARROW_BATCH_SIZE.key():
             configuration.set_string(key, value)
-    capacity = CONCURRENT_MAX if configuration.contains_key(CONCURRENT_MAX.key()) else BUFFER_CAPACITY
-    concurrent: int = configuration.read(capacity)
-    attempts: int = configuration.read(ATTEMPTS_MAX)
-    for option, count in ((capacity, concurrent), (ATTEMPTS_MAX, attempts)):
-        if count < 1:
-            raise ConfigurationError(f"{option.key()} must be at least 1, not {count}")
-    if configuration.read(RETRY_STRATEGY) == "NO_RETRY":
-        attempts = 1
-    return AsyncSettings(concurrent, configuration.read(TIMEOUT_MS), attempts, configuration.read(RETRY_DELAY_MS))
+    capacity = f"{_SCALAR_PREFIX}max-concurrent-operations"
+    if not configuration.contains_key(capacity):
+        capacity = _BUFFER_CAPACITY
+    # `max-attempts` does not count the first call: Flink's name for retries of scalar functions.
+    scalar = _read(configuration, _SCALAR_PREFIX, capacity, f"{_SCALAR_PREFIX}max-attempts")
+    capacity, retries = f"{_TABLE_PREFIX}max-concurrent-operations", f"{_TABLE_PREFIX}max-retries"
+    table = _read(configuration, _TABLE_PREFIX, capacity, retries)
+    return CallSettings(scalar, table, configuration.read(ARROW_BATCH_SIZE))
+
+
+def _read(configuration: Configuration, prefix: str, capacity: str, retries: str) -> AsyncSettings:
+    default = AsyncSettings(prefix)
+
+    def read(key: str, value_type: ValueType[Any], value: Any) -> Any:
+        return configuration.read(ConfigOption(key, value_type, value))
+
+    retries_max = read(retries, POSITIVE, default.retries_max)
+    return AsyncSettings(
+        prefix,
+        read(capacity, POSITIVE, default.concurrent_max),
+        read(f"{prefix}timeout", TIME_MS, default.timeout_ms),
+        0 if read(f"{prefix}retry-strategy", _STRATEGY, "FIXED_DELAY") == "NO_RETRY" else retries_max,
+        read(f"{prefix}retry-delay", TIME_MS, default.retry_delay_ms),
+    )

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, TypeVar
 from weakref import WeakKeyDictionary
 
-from penstock.base.errors import WrongTypeError, WrongValueError
+from penstock.base.errors import UnsupportedError, WrongTypeError, WrongValueError
 from penstock.base.types import Row
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.data.types import ArrayType, DataType, MapType, RowField, RowType
@@ -255,6 +255,12 @@ def define_process(
     if func_type not in FUNC_TYPES:
         raise WrongValueError(f"The func_type must be one of '{', '.join(FUNC_TYPES)}', got {func_type}.")
     title = name or type(function).__name__
+    evaluate = getattr(function, "eval", None)
+    if inspect.iscoroutinefunction(evaluate) or inspect.isasyncgenfunction(evaluate):
+        raise UnsupportedError(
+            f"process table function {title!r} is asynchronous, which is not supported: call a service in an "
+            "asynchronous scalar or table function first, and process its rows"
+        )
     signature = read_signature(function, title, arguments, states)
     if func_type != GENERAL:
         _check_frames(signature, func_type)

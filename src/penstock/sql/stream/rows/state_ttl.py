@@ -30,7 +30,7 @@ from penstock.runtime.operators.watermarks import TimerQueue
 from penstock.runtime.records import MAX_WATERMARK, Batch
 from penstock.sql.functions.definition import Session
 from penstock.sql.user_functions.classes import FunctionContext
-from penstock.sql.user_functions.definition import AsyncSettings, OpenFunctions
+from penstock.sql.user_functions.definition import CallSettings, OpenFunctions
 from penstock.state.backend import KeyedStateBackend
 
 #: The names of the states.
@@ -289,11 +289,11 @@ _MILLISECOND_NS: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class StreamSession:
-    """The time zone, the behaviour of casts, and how asynchronous functions are called."""
+    """The time zone, the behaviour of casts, and how functions are called."""
 
     zone: tzinfo = UTC
     legacy_cast: bool = False
-    async_settings: AsyncSettings = field(default_factory=AsyncSettings)
+    call_settings: CallSettings = field(default_factory=CallSettings)
 
     def open(
         self,
@@ -318,7 +318,7 @@ class EvaluatingOperator(StreamOperator):
         """Return the session for the expressions of this subtask."""
         if self._functions is None:
             name = self.context.operator_name
-            self._functions = OpenFunctions(name, self._function_context(), session.zone, session.async_settings)
+            self._functions = OpenFunctions(name, self._function_context(), session.zone, session.call_settings)
         return session.open(self.context.now_ms, watermark, self._functions)
 
     def _function_context(self) -> FunctionContext:
