@@ -7,7 +7,7 @@ gets tuples as well, as they come out of streams (`tuples`). They take turns. Pr
 row, and the median of the ratios: above 1.0 the process table function is faster.
 
 With `--jobs` each is a whole job instead, from `datagen` to `blackhole`: the one in SQL, the other on the stream of the
-same table.
+same table. `--backend` and `--interval` choose where their state is, and how often it is checkpointed.
 """
 
 from __future__ import annotations
@@ -163,12 +163,13 @@ def seconds(factory: Callable[[], StreamOperator], given: list[Callable[[], Batc
         return spent
 
 
-def job_seconds(rows: int, keys: int, has_timers: bool, on_stream: bool) -> float:
+def job_seconds(rows: int, keys: int, has_timers: bool, settings: dict[str, str], on_stream: bool) -> float:
     """Return the processor time of a whole job."""
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(1)
     made = StreamTableEnvironment.create(env)
-    made.get_config().set("execution.target", "local")
+    for option, value in {"execution.target": "local", **settings}.items():
+        made.get_config().set(option, value)
     made.execute_sql(
         "CREATE TABLE w (k BIGINT, n BIGINT, ts AS TO_TIMESTAMP_LTZ(n, 3), WATERMARK FOR ts AS ts) WITH ('connector' "
         f"= 'datagen', 'rows-per-second' = '{rows * 1000}', 'number-of-rows' = '{rows}', "
@@ -197,10 +198,15 @@ def job_seconds(rows: int, keys: int, has_timers: bool, on_stream: bool) -> floa
 @click.option("--timers", "has_timers", is_flag=True, help="set a timer for each row")
 @click.option("--pairs", default=5, show_default=True, help="how often each side runs")
 @click.option("--jobs", "in_jobs", is_flag=True, help="compare whole jobs")
-def main(rows: int, size: int, keys: int, has_timers: bool, pairs: int, in_jobs: bool) -> None:
+@click.option("--backend", default="hashmap", show_default=True, help="where the state of jobs is")
+@click.option("--interval", default="0 s", show_default=True, help="the time between checkpoints of jobs; 0: none")
+def main(
+    rows: int, size: int, keys: int, has_timers: bool, pairs: int, in_jobs: bool, backend: str, interval: str
+) -> None:
     """See the module docstring."""
     if in_jobs:
-        whole = partial(job_seconds, rows, keys, has_timers)
+        settings = {"state.backend.type": backend, "execution.checkpointing.interval": interval}
+        whole = partial(job_seconds, rows, keys, has_timers, settings)
         show(rows, {"process table function": [], "columns": []}, lambda name: whole(name == "columns"), pairs)
         return
     made = batches(rows, size, keys)

@@ -96,6 +96,25 @@ class Expiring(ProcessTableFunction[str]):
         yield f"{short.rows} {of_job.rows} {endless.rows} {list(items)}"
 
 
+class Stack:
+    """State with one field, whose value changes in place."""
+
+    words: list[str] | None = None
+
+
+class Stacking(ProcessTableFunction[str]):
+    """Shows the words of earlier calls, and keeps this one: in place, or in another list. `none` empties the state."""
+
+    def eval(self, stack: Annotated[Stack, StateHint()], r: Annotated[Row, SET]) -> Iterator[str]:
+        yield str(stack.words)
+        if r.word == "none":
+            stack.words = None
+        elif stack.words is None or r.word == "new":
+            stack.words = [r.word]
+        else:
+            stack.words.append(r.word)
+
+
 class Timing(ProcessTableFunction[str]):
     """Does what each row says with timers, and shows those that fire."""
 

@@ -61,6 +61,23 @@ def test_state_that_changes_in_place_is_stored() -> None:
     assert called.take() == ["+I a, [('drop', 1), ('milk', 1), ('tea', 2)] after milk", "+I a, [('tea', 1)] after None"]
 
 
+def test_an_object_with_one_field_is_stored(several: int) -> None:
+    """Its value changes in place, is replaced, or becomes None, which leaves no state; checkpoints have each change."""
+    called = Called("SELECT * FROM f(TABLE u PARTITION BY k)", f=functions.Stacking)
+    for word, before in (
+        ("tea", None),
+        ("rum", ["tea"]),
+        ("new", ["tea", "rum"]),
+        ("ale", ["new"]),
+        ("none", ["new", "ale"]),
+    ):
+        called.rows(("a", word), ("b", "tea"))
+        assert f"+I a, {before}" in called.take()
+        called.recover(parallelism=several)
+    keys = [key for harness in called.harnesses for key in harness.context.keyed.table("stack").entries(None)]
+    assert keys == ["b"]
+
+
 def test_rows_lists_and_maps_are_state(several: int) -> None:
     """State of a Row, a ListView and a MapView; `clear_state` and `clear_all_state` remove it after the call."""
     called = Called("SELECT * FROM f(TABLE u PARTITION BY k)", f=functions.Remembering)

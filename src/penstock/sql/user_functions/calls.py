@@ -97,7 +97,7 @@ def _seen_times(column: Datum, data_type: DataType, zone: tzinfo) -> list[Any] |
     ends = pc.min_max(micros)
     if ends["min"].as_py() is not None and not _FIRST_US <= ends["min"].as_py() <= ends["max"].as_py() <= _LAST_US:
         return None
-    if is_moment and getattr(zone, "key", None) == "UTC" and not micros.null_count:
+    if is_moment and (zone is UTC or getattr(zone, "key", None) == "UTC") and not micros.null_count:
         epoch = datetime(1970, 1, 1, tzinfo=zone)
         return list(map(epoch.__add__, micros.to_numpy().astype("m8[us]").tolist()))
     # A NULL is the time that NumPy has for none, and None in the list.

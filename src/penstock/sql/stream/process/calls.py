@@ -35,7 +35,7 @@ from penstock.sql.typed import Typed
 from penstock.sql.user_functions.calls import to_pandas_column
 from penstock.sql.user_functions.process import OnTimerContext, TableSemantics, TimeContext
 from penstock.sql.user_functions.signature import ProcessFunction, ProcessTableFunctionState
-from penstock.state.backend import KeyedStateBackend
+from penstock.state.backend import KeyedStateBackend, KeyedTable
 
 
 def group_rows(keys: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
@@ -176,6 +176,8 @@ def value_entry(keyed: KeyedStateBackend, state: Any, entry: ProcessTableFunctio
     """
     fields, make = entry.fields, entry.state_class
     table = keyed.table(entry.name)
+    if make is not None and not has_ttl and len(fields) == 1 and _has_plain_fields(make, fields):
+        return _field_entry(keyed, table, state, fields, make)
     entries, changed = table.entries(None), table.changed(None)
     pack, unpack = _packing(fields, make), _unpacking(fields, make)
     stored: Row | None = None
@@ -214,6 +216,40 @@ def value_entry(keyed: KeyedStateBackend, state: Any, entry: ProcessTableFunctio
     return StateEntry(load, store, state.clear)
 
 
+def _field_entry(
+    keyed: KeyedStateBackend, table: KeyedTable, state: Any, fields: tuple[str, ...], make: Any
+) -> StateEntry:
+    """Return an entry like that of `value_entry` for objects with one field, in the fewest steps."""
+    entries, changed = table.entries(None), table.changed(None)
+    new, set_field, (field,) = make.__new__, setattr, fields
+    loaded: Any = None
+    stored: Row | None = None
+
+    def load() -> Any:
+        nonlocal loaded, stored
+        stored = entries.get(keyed.current_key)
+        if stored is None:
+            loaded = make()
+        else:
+            loaded = new(make)
+            set_field(loaded, field, stored._values[0])
+        return loaded
+
+    def store() -> None:
+        value = getattr(loaded, field, None)
+        if stored is None:
+            if value is not None:
+                state.update(make_row(fields, [value]))
+        elif value is None:
+            state.clear()
+        elif value.__class__ not in IMMUTABLE or value is not stored._values[0]:
+            stored._values = [value]
+            if not table.is_next_whole:
+                changed.add(keyed.current_key)
+
+    return StateEntry(load, store, state.clear)
+
+
 def _unpacking(fields: tuple[str, ...], make: type | None) -> Callable[[list[Any] | None], Any]:
     """Return what makes the object of the values of fields, or of none."""
     if make is None:
@@ -237,16 +273,8 @@ def _unpacking(fields: tuple[str, ...], make: type | None) -> Callable[[list[Any
         made.__dict__.update(zip(fields, values, strict=True))
         return made
 
-    def create_with_field(values: list[Any] | None) -> Any:
-        if values is None:
-            return kind()
-        made = new(kind)
-        (value,) = values
-        set_field(made, field, value)
-        return made
-
-    new, set_field, field = kind.__new__, setattr, fields[0]
-    return create_with_field if len(fields) == 1 and _has_plain_fields(kind, fields) else create
+    new = kind.__new__
+    return create
 
 
 def _has_plain_fields(kind: type, fields: tuple[str, ...]) -> bool:
@@ -356,6 +384,7 @@ class _Time(TimeContext[Any]):
 
     def __init__(self, operator: Services, kind: type) -> None:
         self._operator = operator
+        self._register = operator.register
         self._to, self._of = _CONVERSIONS[kind]
 
     def _shown(self, time_ms: int | None) -> Any:
@@ -375,16 +404,14 @@ class _Time(TimeContext[Any]):
 
     def register_on_time(self, name_or_time: Any, time: Any = None) -> None:
         """See `TimeContext`."""
-        if time is None and name_or_time.__class__ is int and self._of is int:
-            self._operator.register(name_or_time)
-        elif isinstance(name_or_time, str):
+        if isinstance(name_or_time, str):
             if time is None:
                 raise MisuseError("Time must not be null.")
             self._operator.register_named(name_or_time, self._of(time))
         elif name_or_time is None or time is not None:
             raise MisuseError("register_on_time() takes a time, or a name and a time")
         else:
-            self._operator.register(self._of(name_or_time))
+            self._register(self._of(name_or_time))
 
     def clear_timer(self, name_or_time: Any) -> None:
         """See `TimeContext`."""
@@ -398,6 +425,21 @@ class _Time(TimeContext[Any]):
     def clear_all_timers(self) -> None:
         """See `TimeContext`."""
         self._operator.clear_timers()
+
+
+class _Milliseconds(_Time):
+    """Times as they are held, without a conversion."""
+
+    def time(self) -> int | None:
+        """See `TimeContext`."""
+        return self._operator.time_ms
+
+    def register_on_time(self, name_or_time: Any, time: Any = None) -> None:
+        """See `TimeContext`."""
+        if time is None and name_or_time.__class__ is int:
+            self._register(name_or_time)
+        else:
+            super().register_on_time(name_or_time, time)
 
 
 class CallingContext(OnTimerContext):
@@ -416,7 +458,8 @@ class CallingContext(OnTimerContext):
         if known is None:
             if conversion_class not in _CONVERSIONS:
                 raise TableRuntimeError(f"Unsupported conversion class for TimeContext: {conversion_class.__name__}")
-            known = self._times[conversion_class] = _Time(self._operator, conversion_class)
+            of_class = _Milliseconds if conversion_class is int else _Time
+            known = self._times[conversion_class] = of_class(self._operator, conversion_class)
         return known
 
     def table_semantics_for(self, arg_name: str) -> TableSemantics:

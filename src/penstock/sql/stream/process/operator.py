@@ -428,6 +428,7 @@ class KeyedProcessOperator(ProcessOperator):
         self._can_set = self._has_timers and self._on_timer is not None
         self._unnamed = TimerQueue(keyed.table(EVENT_TIMERS))
         self._named = TimerQueue(keyed.table(NAMED_TIMERS))
+        self._unnamed_of_times = keyed.table(EVENT_TIMERS).panes
         self._timer_table = keyed.table(TIMERS)
         #: by partition: the times of named timers by name, and those of unnamed ones by themselves
         self._timers: dict[Any, dict[str | int, int]] = self._timer_table.entries(None)
@@ -613,38 +614,32 @@ class KeyedProcessOperator(ProcessOperator):
     def _fire(self, up_to: int) -> bool:
         """Fire unnamed timers and then named ones, as Flink does. Returns whether any has fired."""
         has_fired = False
-        for queue in (self._unnamed, self._named):
-            due = self._due(queue, up_to)
+        for due in (self._unnamed.due(up_to), self._due_named(up_to)):
             while fired := self._fire_some(due):
                 has_fired = True
                 if fired < FIRED_AT_ONCE:
                     break
         return has_fired
 
-    def _due(self, queue: TimerQueue, up_to: int) -> Iterator[tuple[int, Any, str | int]]:
-        """Yield the timers of a queue that fire, and remove each before."""
-        is_named, of_partition = queue is self._named, self._timers
-        for time_ms, key in queue.due(up_to):
-            timers = of_partition.get(key)
-            if timers is None:
-                continue
-            if not is_named:
-                if time_ms in timers:
-                    self._forget(key, time_ms)
-                    yield time_ms, key, time_ms
-                continue
-            for timer in [timer for timer, time in timers.items() if time == time_ms and timer.__class__ is str]:
+    def _due_named(self, up_to: int) -> Iterator[tuple[int, Any]]:
+        """Yield the time and partition of each named timer that fires; it is removed before, and `timer_name`."""
+        of_partition = self._timers
+        for time_ms, key in self._named.due(up_to):
+            timers = of_partition.get(key, {})
+            for name in [name for name, time in timers.items() if time == time_ms and isinstance(name, str)]:
                 # A timer of the same time may have deleted or replaced it.
-                if of_partition.get(key, {}).get(timer) == time_ms:
-                    self._forget(key, timer)
-                    yield time_ms, key, timer
+                if of_partition.get(key, {}).get(name) == time_ms:
+                    self._forget(key, name)
+                    self.timer_name = name
+                    yield time_ms, key
 
-    def _fire_some(self, due: Iterator[tuple[int, Any, str | int]]) -> int:
+    def _fire_some(self, due: Iterator[tuple[int, Any]]) -> int:
         """Fire timers and emit their rows. Returns how many have fired, `FIRED_AT_ONCE` at most."""
         function, take, keyed, on_timer = self._function, self._take, self._keyed, self._on_timer
-        loads = [entry.load for entry in self._entries]
-        stores = [entry.store for entry in self._entries]
+        forget, cleared, stores = self._forget, self.cleared, [entry.store for entry in self._entries]
         leading: list[Any] = [self._context] if self._call.user.signature.passes_timer else []
+        loads = [(position, entry.load) for position, entry in enumerate(self._entries, len(leading))]
+        arguments = [*leading, *[None] * len(loads)]
         emitted, is_plain = _Emitted(), self._is_plain
         add_parent, add_row = emitted.parents.append, emitted.rows.append
         keys: list[Any] = []
@@ -658,15 +653,18 @@ class KeyedProcessOperator(ProcessOperator):
         self.is_timer = True
         key: Any = None
         try:
-            for time_ms, key, timer in due:
+            for time_ms, key in due:
                 if on_timer is None:
                     raise self._without_on_timer()
                 fired += 1
                 keys.append(key)
                 times.append(time_ms)
                 keyed.current_key, self.time_ms = key, time_ms
-                self.timer_name = timer if isinstance(timer, str) else None
-                returned = on_timer(*leading, *[load() for load in loads])
+                if self.timer_name is None:
+                    forget(key, time_ms)
+                for position, load in loads:
+                    arguments[position] = load()
+                returned = on_timer(*arguments)
                 if returned is not None:
                     for result in returned if returned.__class__ is GeneratorType else iterate_rows(returned):
                         if is_plain and result.__class__ in IMMUTABLE:
@@ -674,7 +672,7 @@ class KeyedProcessOperator(ProcessOperator):
                             add_row(result)
                         else:
                             take(emitted, fired - 1, result)
-                if self.cleared:
+                if cleared:
                     self._store_some()
                 else:
                     for store in stores:
@@ -719,58 +717,59 @@ class KeyedProcessOperator(ProcessOperator):
             f"{self._user} has a timer but no on_timer() for it to call: define on_timer(self[, ctx][, state entries])"
         )
 
-    def _check_timers(self) -> None:
-        """Refuse a timer that the call cannot have."""
+    def _admits_timer(self) -> bool:
+        """Refuse a timer that the call cannot have. Returns whether the partition may set another one."""
         if not self._has_timers:
             super().register(0)
         if self._on_timer is None:
             raise self._without_on_timer()
+        return self.watermark_ms != MAX_WATERMARK or self._after_end.admit(self._keyed.current_key)
 
     def register(self, time_ms: int) -> None:
         """Register an unnamed timer of the current partition."""
-        self._set(time_ms, time_ms)
-
-    def register_named(self, name: str, time_ms: int) -> None:
-        """Register a named timer of the current partition, replacing one of the same name."""
-        self._set(name, time_ms)
-
-    def _set(self, timer: str | int, time_ms: int) -> None:
-        if not self._can_set or self.watermark_ms == MAX_WATERMARK:
-            self._check_timers()
-            if not self._after_end.admit(self._keyed.current_key):
-                return
+        if (not self._can_set or self.watermark_ms == MAX_WATERMARK) and not self._admits_timer():
+            return
         key = self._keyed.current_key
         timers = self._timers.get(key)
         if timers is None:
-            timers = self._timers[key] = {}
-        elif timer in timers:
-            if timers[timer] == time_ms:
-                return
-            self._delete(timer)
-            timers = self._timers.setdefault(key, {})
-        timers[timer] = time_ms
+            self._timers[key] = {time_ms: time_ms}
+        elif time_ms in timers:
+            return
+        else:
+            timers[time_ms] = time_ms
         if not self._timer_table.is_next_whole:
             self._timer_table.changed(None).add(key)
-        (self._named if timer.__class__ is str else self._unnamed).register(time_ms, key)
+        self._unnamed.put(time_ms, key, self._unnamed_of_times.get(time_ms))
+
+    def register_named(self, name: str, time_ms: int) -> None:
+        """Register a named timer of the current partition, replacing one of the same name."""
+        if (not self._can_set or self.watermark_ms == MAX_WATERMARK) and not self._admits_timer():
+            return
+        key = self._keyed.current_key
+        if self._timers.get(key, {}).get(name) == time_ms:
+            return
+        self.delete_named(name)
+        self._timers.setdefault(key, {})[name] = time_ms
+        if not self._timer_table.is_next_whole:
+            self._timer_table.changed(None).add(key)
+        self._named.register(time_ms, key)
 
     def delete(self, time_ms: int) -> None:
         """Delete the unnamed timer for this time."""
-        self._delete(time_ms)
+        key = self._keyed.current_key
+        if time_ms in self._timers.get(key, {}):
+            self._forget(key, time_ms)
+            self._unnamed.delete(time_ms, key)
 
     def delete_named(self, name: str) -> None:
         """Delete the timer of this name."""
-        self._delete(name)
-
-    def _delete(self, timer: str | int) -> None:
         key = self._keyed.current_key
         timers = self._timers.get(key, {})
-        time_ms = timers.get(timer)
+        time_ms = timers.get(name)
         if time_ms is None:
             return
-        self._forget(key, timer)
-        if not isinstance(timer, str):
-            self._unnamed.delete(time_ms, key)
-        elif not any(time == time_ms and isinstance(name, str) for name, time in timers.items()):
+        self._forget(key, name)
+        if not any(time == time_ms and isinstance(other, str) for other, time in timers.items()):
             self._named.delete(time_ms, key)
 
     def _forget(self, key: Any, timer: str | int) -> None:
