@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from penstock.sql.catalogs.catalog import Catalog, CatalogBaseTable
 from penstock.sql.catalogs.ddl import build_catalog_table
 from penstock.sql.catalogs.manager import CatalogManager
@@ -9,6 +11,7 @@ from penstock.sql.functions.definition import Session
 from penstock.sql.logical.explain import plan_text
 from penstock.sql.logical.nodes import Node
 from penstock.sql.parser import parse_statement, statements
+from penstock.sql.user_functions.declare import define
 
 NOW_NS = 1_700_000_000_000_000_000
 ORDERS = """
@@ -21,9 +24,13 @@ CREATE TABLE orders (
 CUSTOMERS = "CREATE TABLE customers (name STRING NOT NULL, city STRING, since DATE, PRIMARY KEY (name) NOT ENFORCED)"
 
 
-def manager_of(*ddl: str) -> CatalogManager:
-    """A manager that knows the tables of these statements."""
-    manager = CatalogManager(Catalog(), lambda: Session(now=lambda: NOW_NS))
+def manager_of(*ddl: str, **functions: Any) -> CatalogManager:
+    """A manager that knows the tables of these statements, and functions by name."""
+    manager = CatalogManager(
+        Catalog(),
+        lambda: Session(now=lambda: NOW_NS),
+        lambda path, _: define(functions[path[-1]], path[-1]) if path[-1] in functions else None,
+    )
     for text in ddl:
         create(manager, text)
     return manager

@@ -18,9 +18,9 @@ from penstock.drivers.simulation.simulation import History, Simulation
 MODES = ("aligned", "unaligned", "timed")
 
 
-def world_of(seed: int) -> str:
-    """The name under which connectors find the world of a seed."""
-    return f"sql-{seed}"
+def world_of(seed: int, kind: str = "sql") -> str:
+    """The name under which connectors find the world of a seed; the kind says which queries there are."""
+    return f"{kind}-{seed}"
 
 
 class SqlInvariants(Invariants):
@@ -39,8 +39,8 @@ class SqlSimulation(Simulation):
 
     invariants_type: ClassVar[type[Invariants]] = SqlInvariants
 
-    def __init__(self, seed: int, is_traced: bool = False, without_faults: bool = False) -> None:
-        world = world_of(seed)
+    def __init__(self, seed: int, is_traced: bool = False, without_faults: bool = False, kind: str = "sql") -> None:
+        world = world_of(seed, kind)
         chance = random.Random(world)
         scenario = draw_scenario(chance, world, chance.choice(MODES))
         changes = replace(scenario.changes, graph=0.0, order=0.0, misfit=0.0)
@@ -49,9 +49,9 @@ class SqlSimulation(Simulation):
         super().__init__(seed, around=Surroundings.made(seed, world, scenario, chance, is_traced))
 
 
-def run_sql_seed(seed: int, is_traced: bool = False, without_faults: bool = False) -> History:
+def run_sql_seed(seed: int, is_traced: bool = False, without_faults: bool = False, kind: str = "sql") -> History:
     """The history of a seed."""
-    simulation = SqlSimulation(seed, is_traced, without_faults)
+    simulation = SqlSimulation(seed, is_traced, without_faults, kind)
     try:
         return simulation.run()
     finally:

@@ -27,12 +27,15 @@ from penstock.sql.stream.joins.regular import Sent as JoinSent
 from penstock.sql.stream.joins.temporal import TemporalJoinOperator
 from penstock.sql.stream.over.operators import OverInOrderOperator
 from penstock.sql.stream.planning import upsert_keys as upsert_keys_module
+from penstock.sql.stream.process.calls import StateEntry
+from penstock.sql.stream.process.operator import KeyedProcessOperator as ProcessTableOperator
 from penstock.sql.stream.ranking.deduplicate import FirstRowOperator
 from penstock.sql.stream.ranking.indexed_last_row import IndexedLastRowOperator
 from penstock.sql.stream.ranking.top_n import RetractableTopN
 from penstock.sql.stream.ranking.top_n import Sent as RankSent
 from penstock.sql.stream.rows.state_ttl import BundlingOperator, StateTimes
 from penstock.sql.stream.rows.watermarks import WatermarkAssignerOperator
+from penstock.sql.user_functions.signature import LIST, MAP
 from penstock.state.key_columns import ColumnStates
 
 
@@ -214,4 +217,105 @@ MUTANTS: dict[Mutant, tuple[str, int]] = {
     answer_with_the_newest_version: ("temporal", 85),
     deal_changes_out_in_turn: ("projected", 90),
     let_barriers_overtake_on_pointwise_edges: ("", 26055),
+}
+
+
+# --- process table functions -----------------------------------------------------------------------------------------
+
+
+def restore_no_timers() -> Any:
+    def opened(original: Any, operator: Any) -> None:
+        original(operator)
+        operator._unnamed.clear()
+
+    return around(ProcessTableOperator, "open", opened)
+
+
+def restore_no_names_of_timers() -> Any:
+    def opened(original: Any, operator: Any) -> None:
+        original(operator)
+        for timers in operator._timers.values():
+            for name in [name for name in timers if isinstance(name, str)]:
+                del timers[name]
+
+    return around(ProcessTableOperator, "open", opened)
+
+
+def store_no_state_after_timers() -> Any:
+    def fire(original: Any, operator: Any, due: Any) -> int:
+        entries = operator._entries
+        operator._entries = [StateEntry(entry.load, lambda: None, entry.clear) for entry in entries]
+        fired: int = original(operator, due)
+        operator._entries = entries
+        return fired
+
+    return around(ProcessTableOperator, "_fire_some", fire)
+
+
+def keep_the_timer_that_is_replaced() -> Any:
+    def register_named(original: Any, operator: Any, name: str, time_ms: int) -> None:
+        timers = operator._timers.get(operator._keyed.current_key, {})
+        if name in timers:
+            name = f"{name} again"
+        original(operator, name, time_ms)
+
+    return around(ProcessTableOperator, "register_named", register_named)
+
+
+def clear_no_timers() -> Any:
+    return mock.patch.object(ProcessTableOperator, "clear_timers", return_value=None)
+
+
+def leave_waiting_rows_out_of_snapshots() -> Any:
+    def snapshot_state(original: Any, operator: Any, checkpoint_id: int) -> Any:
+        waiting, operator._waiting = operator._waiting, {}
+        captured = original(operator, checkpoint_id)
+        operator._waiting = waiting
+        return captured
+
+    return around(ProcessTableOperator, "snapshot_state", snapshot_state)
+
+
+def mark_no_state_that_changes_in_place() -> Any:
+    def opened(original: Any, operator: Any) -> list[StateEntry]:
+        entries: list[StateEntry] = original(operator)
+        for entry, state in zip(entries, operator._call.user.signature.states, strict=True):
+            if state.kind not in (LIST, MAP):
+                entry.store = _unmarked(operator, state.name, entry.store)
+        return entries
+
+    return around(ProcessTableOperator, "_open_states", opened)
+
+
+def _unmarked(operator: Any, name: str, store: Any) -> Any:
+    table = operator.context.keyed.table(name)
+
+    def call() -> None:
+        key = operator.context.keyed.current_key
+        is_new = key not in table.entries(None)
+        store()
+        if not is_new:
+            table.changed(None).discard(key)
+
+    return call
+
+
+def forget_what_kinds_rows_are_of() -> Any:
+    def declared(original: Any, operator: Any, table: Any, rows: Any, kinds: bytes | None) -> Any:
+        return original(operator, table, rows, None)
+
+    return around(ProcessTableOperator, "_as_declared", declared)
+
+
+#: The same for worlds of process table functions.
+PROCESS_MUTANTS: dict[Mutant, tuple[str, int]] = {
+    restore_no_timers: ("timers", 1),
+    restore_no_names_of_timers: ("", 1),
+    store_no_state_after_timers: ("timers", 1),
+    keep_the_timer_that_is_replaced: ("timers", 1),
+    clear_no_timers: ("order", 1),
+    leave_waiting_rows_out_of_snapshots: ("order", 1),
+    mark_no_state_that_changes_in_place: ("", 1),
+    forget_what_kinds_rows_are_of: ("changelog", 1),
+    leave_key_groups_with_the_old_subtask: ("", 1),
 }

@@ -40,6 +40,8 @@ class Query:
     expires: bool = False
     #: whether the changes of a row may come out of order, because they go through subtasks without a key
     is_unordered: bool = False
+    #: the process table function that it calls `f`
+    function: type | None = None
 
 
 def groups(chance: random.Random, make: TableMaker) -> Query:

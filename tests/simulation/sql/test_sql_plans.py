@@ -5,11 +5,12 @@ from click.testing import CliRunner
 from tests.effort import tries
 from tests.simulation.fresh_seeds import fresh_seeds
 from tests.simulation.planting import Mutant
-from tests.simulation.sql.__main__ import main
+from tests.simulation.sql.__main__ import main, replay
 from tests.simulation.sql.find_mutants import is_found, seeds_with
 from tests.simulation.sql.histories import SqlSimulation, run_sql_seed, world_of
-from tests.simulation.sql.mutants import MUTANTS
-from tests.simulation.sql.worlds import SHAPES, SINK, draw_topology
+from tests.simulation.sql.mutants import MUTANTS, PROCESS_MUTANTS
+from tests.simulation.sql.process_queries import Following, Meeting, Summing, Upserting, Waking, WakingOfOne
+from tests.simulation.sql.worlds import KINDS, SHAPES, SINK, draw_topology
 
 pytestmark = pytest.mark.slow
 
@@ -21,14 +22,13 @@ FRESH_SEEDS = tries(60)
 SEEDS_MAX = 40
 
 
-def replay(seed: int) -> str:
-    return f"python -m tests.simulation.sql --seeds {seed}..{seed} --trace"
-
-
-def test_fresh_histories_keep_their_promises() -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_fresh_histories_keep_their_promises(kind: str) -> None:
+    """Plans of SQL, and of process table functions beside a plain model of each."""
     first = fresh_seeds().start
-    failed = {seed: found for seed in range(first, first + FRESH_SEEDS) if (found := run_sql_seed(seed).violations)}
-    assert not failed, "\n".join(f"{replay(seed)}\n{found}" for seed, found in failed.items())
+    seeds = range(first, first + FRESH_SEEDS)
+    failed = {seed: found for seed in seeds if (found := run_sql_seed(seed, kind=kind).violations)}
+    assert not failed, "\n".join(f"{replay(seed, kind)}\n{found}" for seed, found in failed.items())
 
 
 @pytest.mark.parametrize("seed", PINNED)
@@ -76,6 +76,20 @@ def test_planted_bug_is_found(mutant: Mutant) -> None:
     assert any(is_found(mutant, seed) for seed in seeds_with(words, range(first, first + SEEDS_MAX)))
 
 
+@pytest.mark.parametrize("mutant", PROCESS_MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_planted_bug_of_process_table_functions_is_found(mutant: Mutant) -> None:
+    words, first = PROCESS_MUTANTS[mutant]
+    seeds = seeds_with(words, range(first, first + SEEDS_MAX), "process")
+    assert any(is_found(mutant, seed, "process") for seed in seeds)
+
+
+def test_seeds_meet_every_process_table_function() -> None:
+    drawn = [draw_topology(world_of(seed, "process")) for seed in range(60)]
+    functions = {one.query.function for one in drawn if one.query is not None}
+    assert functions == {Following, Meeting, Summing, Upserting, Waking, WakingOfOne}
+    assert {one.is_upsert for one in drawn} == {True, False}
+
+
 def test_command_prints_how_many_kept_their_promises() -> None:
     result = CliRunner().invoke(main, ["--seeds", "1..2"])
     assert "2 histories" in result.output
@@ -87,4 +101,4 @@ def test_command_prints_how_to_replay() -> None:
     with mutant():
         result = CliRunner().invoke(main, ["--seeds", f"{first}..{first}"])
     assert result.exit_code == 1
-    assert replay(first) in result.output
+    assert replay(first, "sql") in result.output

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import starmap
 from typing import Final
 
-from tests.simulation.sql import queries, timed_queries
+from tests.simulation.sql import process_queries, queries, timed_queries
 from tests.simulation.sql.answers import Told, flaws_of_changes, flaws_of_upserts
 from tests.simulation.sql.queries import Query
 from tests.simulation.sql.sources import ChangelogSource
@@ -31,7 +31,8 @@ from penstock.sql.stream.planning.options import DEFAULTS, PlanOptions
 from penstock.sql.stream.rows.state_ttl import MiniBatch, StreamSession
 from penstock.sql.tables.tables import TableReader
 
-#: A query shape is a function that draws one.
+#: A function that draws a query.
+Shape = Callable[[random.Random, TableMaker], Query]
 SHAPES: Final = (
     queries.groups,
     queries.groups,
@@ -61,6 +62,8 @@ SHAPES: Final = (
     timed_queries.one_row,
     timed_queries.groups_of_windows,
 )
+#: By the kind of a world, which is the first word of its name.
+KINDS: Final[Mapping[str, Sequence[Shape]]] = {"sql": SHAPES, "process": process_queries.SHAPES}
 #: State that expires after so long (ms) expires in a history, or in none.
 SHORT_TTL_MS, LONG_TTL_MS = 200, 10**10
 SINK: Final = "sink"
@@ -98,7 +101,8 @@ class SqlTopology(Topology):
     def _planner(self, made: list[Transformation], in_memory: bool = True) -> tuple[StreamPlanner, Node]:
         query = self.query
         assert query is not None
-        manager = manager_of(*(table.ddl for table in query.tables))
+        functions = {} if query.function is None else {"f": query.function}
+        manager = manager_of(*(table.ddl for table in query.tables), **functions)
         sources = {table.name: (table, stage.source) for table, stage in zip(query.tables, self.stages, strict=False)}
 
         def reader(scan: Scan) -> TableReader:
@@ -131,7 +135,7 @@ class SqlTopology(Topology):
 def draw_topology(world: str) -> SqlTopology:
     """The job of a world."""
     chance = random.Random(f"query of {world}")
-    query = chance.choice(SHAPES)(chance, TableMaker(chance))
+    query = chance.choice(KINDS[world.partition("-")[0]])(chance, TableMaker(chance))
     ttl_ms = SHORT_TTL_MS if query.expires else chance.choice((0, 0, 0, LONG_TTL_MS))
     mini_batch = MiniBatch(chance.choice((1, 20)), chance.choice((2, 5))) if chance.random() < 0.25 else None
     sources = [table.source(world, number, chance.random() < 0.6, ttl_ms) for number, table in enumerate(query.tables)]

@@ -428,7 +428,7 @@ class _Time(TimeContext[Any]):
 
 
 class _Milliseconds(_Time):
-    """Times as they are held, without a conversion."""
+    """Times in milliseconds, which need no conversion."""
 
     def time(self) -> int | None:
         """See `TimeContext`."""
