@@ -63,6 +63,13 @@ def test_a_hint_is_not_for_queries_inside() -> None:
     assert lifetimes(sql) == [2 * DAY_MS, 4 * DAY_MS]
 
 
+def test_a_hint_of_a_query_in_where() -> None:
+    """The lifetimes of a join below IN or EXISTS are those that its own query says."""
+    sql = """SELECT id FROM orders WHERE id IN (
+                 SELECT /*+ STATE_TTL('o' = '1d') */ o.id FROM orders o JOIN customers c ON name = customer)"""
+    assert lifetimes(sql) == [(None, None), (DAY_MS, None)]
+
+
 @pytest.mark.parametrize(
     ("hint", "reason"),
     [

@@ -2,8 +2,8 @@
 
 **Hints.** The known hints may appear only in certain places. A hint that nothing reads is rejected. The LOOKUP hint
 defines how a lookup join queries a table. The STATE_TTL hint sets the lifetime of the state of joins and aggregates, by
-the names of their inputs. It applies to the joins and the aggregate of its own SELECT, not to nested queries. See
-Flink's document "Hints".
+the names of their inputs. It applies to the joins and the aggregate of its own SELECT, not to nested queries. Hints of
+join strategies apply to the same joins, and have an effect in batch. See Flink's document "Hints".
 
 **Relations that depend on rows.** UNNEST and table functions are joined with the calling rows. A LATERAL query is
 evaluated for each row of the preceding tables, whose columns it may use.
@@ -51,32 +51,54 @@ from penstock.sql.user_functions.definition import TABLES, UserFunction
 from penstock.sql.user_functions.signature import ProcessFunction
 
 OPTIONS: Final = "OPTIONS"
-#: hints that choose a join strategy in Flink; they have no effect here, because a join's state decides how it runs
-_JOIN_HINTS: Final = frozenset({"BROADCAST", "SHUFFLE_HASH", "SHUFFLE_MERGE", "NEST_LOOP", "MULTI_JOIN"})
+#: hints that choose a join strategy in batch; in streams, where a join's state decides how it runs, they have no effect
+_STRATEGIES: Final = frozenset({"BROADCAST", "SHUFFLE_HASH", "SHUFFLE_MERGE", "NEST_LOOP"})
+_JOIN_HINTS: Final = _STRATEGIES | {"MULTI_JOIN"}
 _QUERY_HINTS: Final = frozenset({"STATE_TTL", "LOOKUP"}) | _JOIN_HINTS
 
 
-def check_query_hints(hints: Iterable[relations.Hint], names: Collection[str]) -> None:
-    """Check hints after SELECT; `names` are the names in its FROM.
+def check_query_hints(hints: Iterable[relations.Hint], source: relations.Relation | None) -> None:
+    """Check hints after SELECT. `source`: its FROM. As in Flink, names count only if it has joins.
 
     Raises:
-        ValidationError: for an unknown hint, for OPTIONS, and for a join hint with a name that is not in FROM.
+        ValidationError: for an unknown hint, for OPTIONS, and for a join hint without names, or with one that is not in
+            FROM.
     """
+    names, unknown = set(collect_relation_names(source)), []
     for hint in hints:
         _check_name(hint, _QUERY_HINTS, "after SELECT")
         if hint.name in _JOIN_HINTS:
-            unknown = [name for name in (*hint.arguments, *(key for key, _ in hint.options)) if name not in names]
-            if unknown:
-                raise ValidationError(
-                    "The options of following hints cannot match the name of input tables or views: "
-                    f"`{', '.join(unknown)}` in `{hint.name}`"
-                )
+            _check_arguments(hint)
+            if missing := [name for name in hint.arguments if name not in names]:
+                unknown.append(f"`{', '.join(missing)}` in `{hint.name}`")
+    if unknown and isinstance(source, relations.Join | relations.AliasedJoin):
+        raise ValidationError(
+            "The options of following hints cannot match the name of input tables or views: \n" + "\n".join(unknown)
+        )
 
 
 def check_table_hints(hints: Iterable[relations.Hint], table: str) -> None:
     """Check hints after a table name. Raises `ValidationError` for all but OPTIONS and join hints."""
     for hint in hints:
         _check_name(hint, frozenset({OPTIONS}) | _JOIN_HINTS, f"after table '{table}'")
+        if hint.name in _JOIN_HINTS:
+            _check_arguments(hint)
+
+
+def _check_arguments(hint: relations.Hint) -> None:
+    if hint.options or not hint.arguments:
+        raise ValidationError(
+            f"Invalid hint: {hint.name}, expecting at least one table or view specified in hint {hint.name}."
+        )
+
+
+def _join_hints(
+    hints: Iterable[relations.Hint], left: relations.Relation, right: relations.Relation
+) -> tuple[nodes.JoinHint, ...]:
+    """Return the join hints that name a side of a join. Within a hint, the first such name counts."""
+    sides = {get_relation_name(right): False, get_relation_name(left): True}
+    named = [(hint.name, [sides[name] for name in hint.arguments if name in sides]) for hint in hints]
+    return tuple(nodes.JoinHint(name, is_left[0]) for name, is_left in named if is_left and name in _STRATEGIES)
 
 
 def options_of_hints(hints: Iterable[relations.Hint]) -> tuple[tuple[str, str], ...]:
@@ -446,6 +468,7 @@ class RelationAnalyser:
         self.queries = queries
         self.calls = queries.calls
         self._lifetimes: Mapping[str, int] = {}
+        self._hints: Sequence[Hint] = ()
         self._lookups: LookupHints = {}
         self._looked_up: set[str] = set()
 
@@ -468,13 +491,14 @@ class RelationAnalyser:
             self._lookups, self._looked_up = before
 
     @contextmanager
-    def lasting(self, lifetimes: Mapping[str, int]) -> Iterator[None]:
-        """Set the lifetimes (ms) of the state of joins, by the names of their relations."""
-        before, self._lifetimes = self._lifetimes, lifetimes
+    def hinted(self, hints: Sequence[Hint], lifetimes: Mapping[str, int]) -> Iterator[None]:
+        """Apply the hints of a query to its joins, and the lifetimes (ms) of their state, by the names in FROM."""
+        before = self._hints, self._lifetimes
+        self._hints, self._lifetimes = hints, lifetimes
         try:
             yield
         finally:
-            self._lifetimes = before
+            self._hints, self._lifetimes = before
 
     @repeats_if_deep
     def scope(self, relation: relations.Relation | None, outer: RelationScope | None) -> RelationScope:
@@ -612,6 +636,7 @@ class RelationAnalyser:
             join_type=join_type,
             condition=condition,
             state_ttl_ms=ttl,
+            hints=_join_hints(self._hints, node.left, node.right),
         )
         if join_type in (nodes.JoinType.SEMI, nodes.JoinType.ANTI):
             joined.parts = left.parts

@@ -222,9 +222,9 @@ class QueryAnalyser:
     # --- SELECT ------------------------------------------------------------------------------------------------------
 
     def _select(self, node: relations.Select, outer: RelationScope | None) -> SelectPlan:
-        lifetimes = from_clause.collect_state_ttls(node)
-        from_clause.check_query_hints(node.hints, set(from_clause.collect_relation_names(node.source)))
-        with self.relations.lasting(lifetimes), self.relations.looking_up(from_clause.lookup_hints(node.hints)):
+        from_clause.check_query_hints(node.hints, node.source)
+        lifetimes, lookups = from_clause.collect_state_ttls(node), from_clause.lookup_hints(node.hints)
+        with self.relations.hinted(node.hints, lifetimes), self.relations.looking_up(lookups):
             scope = self.relations.scope(node.source, outer)
         scope.outer = outer
         scope.scalars = self._scalar

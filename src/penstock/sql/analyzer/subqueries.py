@@ -175,9 +175,7 @@ def _join(plan: nodes.Join, calls: Calls) -> Uncorrelated:
     width = len(left.plan.schema)
     conditions = (*left.conditions, *(shifted(condition, width) for condition in right.conditions), *outer)
     schema = left.plan.schema.joined(right.plan.schema)
-    joined = nodes.Join(
-        schema=schema, left=left.plan, right=right.plan, join_type=plan.join_type, condition=conjoin(mine, calls)
-    )
+    joined = replace(plan, schema=schema, left=left.plan, right=right.plan, condition=conjoin(mine, calls))
     return Uncorrelated(joined, conditions)
 
 

@@ -265,11 +265,20 @@ class JoinType(Enum):
         return self in (JoinType.RIGHT, JoinType.FULL)
 
 
+@dataclass(frozen=True, slots=True)
+class JoinHint:
+    """A join strategy of Flink that a query asks for, and the side that it names."""
+
+    strategy: str
+    is_left: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join(Node):
     """Joins pairs of rows that satisfy a condition, whose field indexes span both sides.
 
-    `state_ttl_ms`: the state lifetime of each side, from a hint; None for the session's option.
+    `state_ttl_ms`: the state lifetime of each side, from a hint; None for the session's option. `hints`: the preferred
+    strategies in batch, the first of which that fits the join counts. They change neither its rows nor its state.
     """
 
     left: Node
@@ -277,6 +286,7 @@ class Join(Node):
     join_type: JoinType
     condition: Typed
     state_ttl_ms: tuple[int | None, int | None] = (None, None)
+    hints: tuple[JoinHint, ...] = field(default=(), compare=False)
 
     def inputs(self) -> tuple[Node, ...]:
         """See `Node`."""

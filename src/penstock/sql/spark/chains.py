@@ -13,6 +13,8 @@ after all of them. This keeps the rows the same for joins that only keep or drop
 In a chain, a join with a query that yields one value per row becomes a scalar query. It has no columns for the groups
 of its rows, it may appear in a condition or a column but not deeper, and it would run again for each place where it
 appears. If this does not fit, the chain is built without scalar queries.
+
+**Hints** of joins name one of the two sides. A side of several tables that is named stays a query of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from typing import Final, NamedTuple
 
 from penstock.sql.data.types import DoubleType, FloatType
 from penstock.sql.logical import nodes as logical
-from penstock.sql.logical.nodes import AggregateCall, JoinType
+from penstock.sql.logical.nodes import AggregateCall, JoinHint, JoinType
+from penstock.sql.optimizer.pushdown import is_key
 from penstock.sql.spark.aggregates import Over, native_aggregate
 from penstock.sql.spark.native import join_text, native_text
 from penstock.sql.spark.planning import BatchPlanner, column, declared_table
@@ -171,6 +174,8 @@ class Chain:
     size: int = 1
     #: the texts of the scalar queries
     scalars: list[str] = field(default_factory=list)
+    #: Spark's hints for the joins
+    hints: list[str] = field(default_factory=list)
 
     def fits(self, query: str) -> bool:
         """Return whether a query uses only columns of the chain, and each scalar query at most once."""
@@ -186,7 +191,7 @@ class Chain:
         texts = self.columns if texts is None else texts
         select_list = ", ".join(f"{text} AS {column(index)}" for index, text in enumerate(texts))
         rest = f" WHERE {' AND '.join(self.conditions)}" if self.conditions else ""
-        return f"SELECT {select_list or 'true AS c0'} FROM {self.tables}{rest}"
+        return f"SELECT {hint_comment(self.hints)}{select_list or 'true AS c0'} FROM {self.tables}{rest}"
 
 
 def projected(planner: BatchPlanner, node: logical.Project) -> str | None:
@@ -232,10 +237,13 @@ def _joined(planner: BatchPlanner, node: logical.Join, has_scalars: bool) -> Cha
     parts = conjuncts(node.condition)
     if node.join_type not in (*_WORDS, *_EXISTENCE) or any(native_text(part, column) is None for part in parts):
         return None
-    chain = None if planner.is_shared(node.left) else build_join_chain(planner, node.left, has_scalars)
+    hint = find_hint(node)
+    stays_whole = planner.is_shared(node.left) or (hint is not None and hint.is_left)
+    chain = None if stays_whole else build_join_chain(planner, node.left, has_scalars)
     chain = chain or _first(planner, node.left)
     if chain.asks_inside(parts):
         return None
+    has_scalars = has_scalars and hint is None
     scalar = scalar_query(planner, node, parts, chain.columns, f"t{chain.size}") if has_scalars else None
     if scalar is not None:
         chain.scalars.append(scalar.text)
@@ -249,14 +257,54 @@ def _joined(planner: BatchPlanner, node: logical.Join, has_scalars: bool) -> Cha
         texts = _join_texts(node, both)
         exists = f"{_EXISTENCE[node.join_type]} (SELECT 1 FROM {table} WHERE {' AND '.join(texts) or 'true'})"
         chain.conditions.append(_member(node, both, table) or exists)
-    elif _is_query_of_one_row(node):
+    elif hint is None and _is_query_of_one_row(node):
         chain.columns = [*chain.columns, f"(SELECT {columns[0]} FROM {table})"]
         chain.conditions += _join_texts(node, chain.columns) if node.join_type is JoinType.INNER else []
     else:
         chain.tables += f" {_WORDS[node.join_type]} {table}{_on(node, _join_texts(node, both))}"
         chain.columns = both
+        chain.hints += [] if hint is None else [hint_text(hint, "t0", f"t{chain.size}")]
     chain.size += 1
     return chain
+
+
+#: the hints of Spark, by the strategies of Flink
+_HINTS: Final = {
+    "BROADCAST": "BROADCAST",
+    "SHUFFLE_HASH": "SHUFFLE_HASH",
+    "SHUFFLE_MERGE": "MERGE",
+    "NEST_LOOP": "SHUFFLE_REPLICATE_NL",
+}
+
+
+def find_hint(node: logical.Join) -> JoinHint | None:
+    """Return the first hint of a join that fits it; if none fits, the first one, which Spark may still use."""
+    return next((hint for hint in node.hints if _fits(hint, node)), node.hints[0] if node.hints else None)
+
+
+def _fits(hint: JoinHint, node: logical.Join) -> bool:
+    """Return whether Spark can join by a strategy. As in Flink, it does not broadcast a side whose rows are kept."""
+    if hint.strategy == "NEST_LOOP":
+        return node.join_type is JoinType.INNER
+    width = len(node.left.schema)
+    if not any(is_key(part, width) for part in conjuncts(node.condition)):
+        return False
+    if hint.strategy == "SHUFFLE_MERGE":
+        return True
+    if node.join_type in _EXISTENCE:
+        return not hint.is_left
+    is_kept = node.join_type.keeps_left if hint.is_left else node.join_type.keeps_right
+    return hint.strategy == "SHUFFLE_HASH" or not is_kept
+
+
+def hint_text(hint: JoinHint, left: str, right: str) -> str:
+    """Return a hint of Spark. `left`, `right`: the names of the sides."""
+    return f"{_HINTS[hint.strategy]}({left if hint.is_left else right})"
+
+
+def hint_comment(hints: Sequence[str]) -> str:
+    """Return the text of hints after SELECT, with a space behind; empty without hints."""
+    return f"/*+ {', '.join(hints)} */ " if hints else ""
 
 
 def _on(node: logical.Join, conditions: Sequence[str]) -> str:

@@ -327,20 +327,21 @@ class BatchPlanner:
 
     def frames(self, nodes: Sequence[logical.Node]) -> list[Any]:
         """Return the DataFrames of several plans, which share common parts."""
-        nodes = [self._with_float_keys(node) for node in without_null_times(nodes, self.calls)]
+        nodes = [self._with_keys(node) for node in without_null_times(nodes, self.calls)]
         self._planned = nodes
         for node in nodes:
             self._count(node)
         return [table_queries.query_frame(self.spark, self.query(node)) for node in nodes]
 
-    def _with_float_keys(self, node: logical.Node) -> logical.Node:
-        """Move equalities of floats from above a join to its keys, as in streams.
+    def _with_keys(self, node: logical.Node) -> logical.Node:
+        """Move equalities from above a join to its keys, as in streams, where it matters.
 
-        NaN equals NaN only in keys, so it matters where Spark evaluates them. Catalyst moves all other conditions
-        itself.
+        NaN equals NaN only in keys, so it matters where Spark evaluates equalities of floats. The keys also decide
+        which of several hints fits a join. Catalyst moves all other conditions itself.
         """
         is_asked = any(
-            isinstance(below, logical.Filter) and any(map(_compares_floats, conjuncts(below.condition)))
+            (isinstance(below, logical.Filter) and any(map(_compares_floats, conjuncts(below.condition))))
+            or (isinstance(below, logical.Join) and len(below.hints) > 1)
             for below in all_nodes(node)
         )
         return with_early_filters(node, Calls(self.session.open())) if is_asked else node

@@ -25,7 +25,7 @@ from penstock.sql.logical import nodes as logical
 from penstock.sql.logical.explain import node_text
 from penstock.sql.logical.nodes import JoinType, TimeAttribute
 from penstock.sql.optimizer.pushdown import is_key
-from penstock.sql.spark.chains import build_join_chain, projected
+from penstock.sql.spark.chains import build_join_chain, find_hint, hint_comment, hint_text, projected
 from penstock.sql.spark.kernels import Correlated, Predicted
 from penstock.sql.spark.native import NATIVE, equality_of_keys, join_text, native_text
 from penstock.sql.spark.planning import BatchPlanner, column, order_text, select, with_maps
@@ -225,7 +225,9 @@ def join(planner: BatchPlanner, node: logical.Join) -> str:
     count = width + (len(node.right.schema) if has_right else 0)
     select_list = ", ".join(f"{sides.name(index)} AS {column(index)}" for index in range(count)) or "true AS c0"
     condition = " AND ".join(native) or "true"
-    query = f"SELECT {select_list} FROM ({left}) l {_WORDS[node.join_type]} ({right}) r ON {condition}"
+    hint = find_hint(node)
+    comment = hint_comment([] if hint is None else [hint_text(hint, "l", "r")])
+    query = f"SELECT {comment}{select_list} FROM ({left}) l {_WORDS[node.join_type]} ({right}) r ON {condition}"
     return _filtered(planner, node, query, rest) if rest else query
 
 
