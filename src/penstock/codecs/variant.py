@@ -393,19 +393,28 @@ def _whole_microseconds(number: int, is_in_nanoseconds: bool) -> int:
 
 # --- columns of files ------------------------------------------------------------------------------------------------
 
-#: a variant in a file, or in a data frame of Spark
+#: a variant in a file
 STORED: Final = pa.struct([pa.field("metadata", pa.binary(), False), pa.field("value", pa.binary(), False)])
 _MISSING: Final = object()
 
 
+def is_of_spark(kind: pa.DataType) -> bool:
+    """Return whether an Arrow type is that of Spark's variants: the two byte strings, the metadata with a mark."""
+    return pa.types.is_struct(kind) and any(b"variant" in (field.metadata or ()) for field in kind)
+
+
+def _is_variant(stored: pa.DataType) -> bool:
+    return stored == STORED or is_of_spark(stored)
+
+
 def from_stored(column: pa.Array, stored: pa.DataType) -> pa.Array:
-    """Return a column of a file with each variant as packed bytes; `stored` says where variants are.
+    """Return a column of a file or of Spark with each variant as packed bytes; `stored` says where variants are.
 
     A file may have parts of variants in columns of their own, `typed_value` (Spark calls it shredding).
     """
     if not holds_variants(stored):
         return column
-    if stored == STORED:
+    if _is_variant(stored):
         return _packed(column)
     if pa.types.is_struct(stored) and pa.types.is_struct(column.type):
         wanted = {field.name: field.type for field in stored}
@@ -425,13 +434,13 @@ def from_stored(column: pa.Array, stored: pa.DataType) -> pa.Array:
 
 
 def to_stored(column: pa.Array, stored: pa.DataType) -> pa.Array:
-    """Return a column with each variant as a file stores it: the inverse of `from_stored`."""
+    """Return a column with each variant as a file or Spark stores it: the inverse of `from_stored`."""
     if not holds_variants(stored):
         return column
-    if stored == STORED:
+    if _is_variant(stored):
         variants = [None if data is None else Variant.unpack(data) for data in column.to_pylist()]
         return pa.array(
-            [None if it is None else {"metadata": it.metadata, "value": it.value} for it in variants], STORED
+            [None if it is None else {"metadata": it.metadata, "value": it.value} for it in variants], stored
         )
     if pa.types.is_struct(stored):
         parts = [to_stored(part, field.type) for field, part in zip(stored, column.flatten(), strict=True)]
@@ -444,17 +453,17 @@ def to_stored(column: pa.Array, stored: pa.DataType) -> pa.Array:
 
 
 def holds_variants(stored: pa.DataType) -> bool:
-    """Return whether a type of a file is a variant, or contains one."""
+    """Return whether a type of a file or of Spark is a variant, or contains one."""
     if pa.types.is_struct(stored):
-        return stored == STORED or any(holds_variants(field.type) for field in stored)
+        return _is_variant(stored) or any(holds_variants(field.type) for field in stored)
     if pa.types.is_map(stored):
         return holds_variants(stored.key_type) or holds_variants(stored.item_type)
     return pa.types.is_list(stored) and holds_variants(stored.value_type)
 
 
 def packed_type(stored: pa.DataType) -> pa.DataType:
-    """Return a type of a file with each variant as packed bytes."""
-    if stored == STORED:
+    """Return a type of a file or of Spark with each variant as packed bytes."""
+    if _is_variant(stored):
         return pa.binary()
     if pa.types.is_struct(stored):
         return pa.struct([field.with_type(packed_type(field.type)) for field in stored])

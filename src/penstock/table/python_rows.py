@@ -14,6 +14,7 @@ import pyarrow as pa
 from penstock.base.errors import WrongTypeError, WrongValueError, short_repr, shorten
 from penstock.base.types import Row
 from penstock.codecs.arrow_columns import exact_cast
+from penstock.codecs.variant import from_stored, holds_variants, packed_type
 from penstock.sql.data import types
 from penstock.sql.data.arrow import arrow_type, logical_type, to_column
 from penstock.sql.data.conversion import parts_of_row, to_internal
@@ -126,7 +127,11 @@ def rows_of_arrow(found: pa.Table, schema: RowsSchema, what: str) -> ArrowRows:
 
 def _cast(column: pa.ChunkedArray, data_type: DataType, name: str, source: str) -> pa.Array:
     try:
-        cast = exact_cast(column, arrow_type(data_type))
+        # A table that Spark made may hold variants in Spark's form.
+        packed = pa.chunked_array(
+            [from_stored(chunk, column.type) for chunk in column.chunks], packed_type(column.type)
+        )
+        cast = exact_cast(packed if holds_variants(column.type) else column, arrow_type(data_type))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise WrongTypeError(f"column {name!r} of the {source} cannot be read as {data_type}: {error}") from error
     return cast.combine_chunks()

@@ -167,20 +167,6 @@ def test_a_frame_of_spark_is_a_table(spark: Any) -> None:
         tables.from_dataframe(frame, Schema.new_builder().column("weight", "INT").build())
 
 
-@pytest.mark.spark
-@pytest.mark.parametrize("column", ["{}", "array({})", "named_struct('a', {})", "map('a', {})"])
-def test_variant_of_spark_is_refused_when_planned(spark: Any, column: str) -> None:
-    """With the column and a remedy."""
-    if not hasattr(importlib.import_module("pyspark.sql.types"), "VariantType"):
-        pytest.skip("Spark 3 has no VARIANT")
-    frame = spark.sql(f"SELECT 1 AS a, {column.format('parse_json(' + repr('1') + ')')} AS v")
-    streams, tables = environments()
-    for read in (tables.from_dataframe, streams.from_dataframe):
-        with pytest.raises(UnsupportedError, match=r"column 'v' .*VARIANT.*to_json"):
-            read(frame)
-    assert read_changes(tables.from_dataframe(frame.select("a"))) == ["+I[1]"]
-
-
 def test_what_is_no_frame_of_spark() -> None:
     """Says so."""
     _, tables = environments()
@@ -298,16 +284,3 @@ def test_spark_writes_shredded_variants_that_are_read_and_reads_those_written(sp
     environment.execute_sql("INSERT INTO out_t SELECT v FROM in_t").wait()
     written = spark.read.schema("v VARIANT").parquet(f"{tmp_path}/out").selectExpr("to_json(v)").collect()
     assert sorted(row[0] for row in written) == sorted(row[0] for row in frame.selectExpr("to_json(v)").collect())
-
-
-@pytest.mark.spark
-def test_a_variant_becomes_a_variant_of_spark(spark: Any) -> None:
-    if not hasattr(importlib.import_module("pyspark.sql.types"), "VariantType"):
-        pytest.skip("Spark 3 has no VARIANT")
-    tables = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
-    texts = '(1, \'{"b":[1,2.50],"a":"x"}\'), (2, \'null\'), (3, CAST(NULL AS STRING))'
-    table = tables.sql_query(f"SELECT id, PARSE_JSON(s) AS `a v` FROM (VALUES {texts}) AS q(id, s)")
-    frame = table.to_dataframe()
-    assert frame.schema["a v"].dataType.simpleString() == "variant"
-    rows = frame.selectExpr("id", "to_json(`a v`) AS t", "variant_get(`a v`, '$.b[1]', 'double') AS d").collect()
-    assert sorted(map(tuple, rows)) == [(1, '{"a":"x","b":[1,2.5]}', 2.5), (2, "null", None), (3, None, None)]

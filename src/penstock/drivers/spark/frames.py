@@ -2,7 +2,9 @@
 
 **Types.** In records, integers, floats, booleans, text, bytes, decimals and dates have the types that Arrow converts
 them to. A TIMESTAMP is a `datetime` in UTC, a TIMESTAMP_NTZ one without a zone. An array is a list, a map a dict, a
-struct a `Row` with names. The reverse direction accepts the same types, and for a struct also a tuple or a dict.
+struct a `Row` with names, a VARIANT a `Variant`. The reverse direction accepts the same types, for a struct also a
+tuple or a dict, and for a VARIANT any value that `Variant.of` takes. `packed_frame` and `with_variants` convert frames
+between Spark's VARIANT and the bytes of a packed one, which the columns of tables have.
 
 **Columns from buffers** (`numbers`, `binary`). `pyarrow.array` checks whether its argument comes from pandas, and
 imports pandas for that: half a second of processor time in every Python worker. Building a column from its buffers
@@ -35,6 +37,7 @@ import pyarrow.parquet as pq
 from penstock.base.errors import ConfigurationError, FormatError, UnsupportedError, WrongTimeError, shorten
 from penstock.base.typeinfo import BasicTypeInfo, PickledBytesTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
 from penstock.base.types import Row
+from penstock.codecs import variant
 from penstock.codecs.arrow_columns import exact_cast_columns
 from penstock.codecs.variant import Variant
 from penstock.connectors.file.reader import FileSplit
@@ -89,9 +92,9 @@ def build_record_shape(type_info: TypeInformation | None, names: Sequence[str]) 
     return RecordShape(VALUE, tuple(names))
 
 
-def to_records(columns: Sequence[Any], shape: RecordShape) -> list[Any]:
-    """Convert Arrow columns to records."""
-    values = [_to_python_values(column) for column in columns]
+def to_records(columns: Sequence[Any], shape: RecordShape, types: Sequence[Any] | None = None) -> list[Any]:
+    """Convert Arrow columns to records. `types`: if variants are packed, those in which they are of Spark's type."""
+    values = [_to_python_values(*pair) for pair in zip(columns, types or [it.type for it in columns], strict=True)]
     return values[0] if shape.kind == VALUE else assembler(shape.names, shape.kind)(values)
 
 
@@ -140,16 +143,18 @@ def _fields_of_all(records: list[Any], names: list[str], owner: str) -> list[Seq
 # --- values that Arrow and Penstock have different notions of ---------------------------------------------------------
 
 
-def _to_python_values(column: Any) -> list[Any]:
+def _to_python_values(column: Any, kind: Any) -> list[Any]:
     if pa.types.is_timestamp(column.type):
         column = column.cast(_UTC if column.type.tz else pa.timestamp("us"), safe=False)
     values = column.to_pylist()
-    convert = _to_python(column.type)
+    convert = _to_python(kind)
     return values if convert is None else [None if value is None else convert(value) for value in values]
 
 
 def _to_python(kind: Any) -> Convert | None:
     """Return the function to apply to a value of `to_pylist`; None if the value needs no conversion."""
+    if variant.is_of_spark(kind):
+        return _read_variant
     if pa.types.is_struct(kind):
         fields = [kind.field(i) for i in range(kind.num_fields)]
         converts = [(field.name, _optional(_to_python(field.type))) for field in fields]
@@ -165,6 +170,8 @@ def _to_python(kind: Any) -> Convert | None:
 
 def _from_python(kind: Any) -> Convert | None:
     """Return the function to apply to a value for `pyarrow.array`; None if the value needs no conversion."""
+    if variant.is_of_spark(kind):
+        return _split_variant
     if pa.types.is_struct(kind):
         names = [kind.field(i).name for i in range(kind.num_fields)]
         converts = [_optional(_from_python(kind.field(i).type)) for i in range(kind.num_fields)]
@@ -180,6 +187,15 @@ def _from_python(kind: Any) -> Convert | None:
         convert = _optional(element)
         return lambda value: [convert(item) for item in value]
     return None
+
+
+def _read_variant(value: bytes | dict[str, bytes]) -> Variant:
+    return Variant.unpack(value) if isinstance(value, bytes) else Variant.of_bytes(value["value"], value["metadata"])
+
+
+def _split_variant(value: Any) -> dict[str, bytes]:
+    parts = value if isinstance(value, Variant) else Variant.of(value)
+    return {"value": parts.value, "metadata": parts.metadata}
 
 
 def _is_list(kind: Any) -> bool:
@@ -305,17 +321,11 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     """Convert Spark's schema to an Arrow schema with timestamps in UTC.
 
     Raises:
-        UnsupportedError: if a column's type, or a type nested in it, cannot be read, such as VARIANT.
+        UnsupportedError: if a column's type, or a type nested in it, cannot be read.
     """
     from pyspark.errors import PySparkTypeError
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    for field in schema.fields:
-        if _has_variant(field.dataType):
-            raise UnsupportedError(
-                f"column {field.name!r} of the data frame has Spark's type {field.dataType.simpleString().upper()}, "
-                "and Spark's VARIANT cannot be read: select it as text with to_json, or a part of it with variant_get"
-            )
     try:
         # Spark 4.0 always uses UTC and lacks this argument; later releases need it.
         zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
@@ -324,8 +334,27 @@ def arrow_schema(schema: StructType) -> pa.Schema:
         raise UnsupportedError(f"a column of the data frame has a type that cannot be read: {error}") from error
 
 
-def with_variants(frame: DataFrame, names: Sequence[str]) -> DataFrame:
-    """Return a data frame whose columns of these names, packed variants, are of Spark's type VARIANT.
+def packed_frame(frame: DataFrame) -> DataFrame:
+    """Return a data frame with each variant as the bytes of a packed one, in columns that Spark still prunes."""
+    from pyspark.sql import functions, types
+
+    if any(_has_variant(field.dataType) and not _is_variant(field.dataType) for field in frame.schema.fields):
+        packed = types.StructType([_packed_field(field) for field in frame.schema.fields])
+        return frame.mapInArrow(_Variants(arrow_schema(frame.schema), True), packed)
+    # Spark would take type hints for those of a function of pandas.
+    pack = functions.udf(lambda value: _pack_variant(value), types.BinaryType())
+    names = [f"`{name.replace('`', '``')}`" for name in frame.columns]
+    columns = zip(names, frame.schema.fields, strict=True)
+    return frame.select(
+        *[
+            pack(functions.col(name)).alias(field.name) if _is_variant(field.dataType) else functions.col(name)
+            for name, field in columns
+        ]
+    )
+
+
+def with_variants(frame: DataFrame, schema: str) -> DataFrame:
+    """Return a data frame with packed variants as Spark's. `schema`: its columns, as DDL with VARIANT.
 
     Raises:
         UnsupportedError: in Spark 3, which has no VARIANT.
@@ -335,11 +364,33 @@ def with_variants(frame: DataFrame, names: Sequence[str]) -> DataFrame:
     kind = getattr(types, "VariantType", None)
     if kind is None:
         raise UnsupportedError("Spark 3 has no VARIANT: select JSON_STRING of the column before to_dataframe()")
-    # Spark would take type hints for those of a function of pandas.
+    fields = frame.sparkSession.createDataFrame([], schema).schema.fields
+    if any(_has_variant(field.dataType) and not _is_variant(field.dataType) for field in fields):
+        return frame.mapInArrow(_Variants(arrow_schema(types.StructType(fields)), False), types.StructType(fields))
     unpack = functions.udf(lambda packed: _to_spark_variant(packed), kind())
-    for name in names:
-        frame = frame.withColumn(name, unpack(frame[name]))
+    for field in fields:
+        if _is_variant(field.dataType):
+            frame = frame.withColumn(field.name, unpack(frame[f"`{field.name.replace('`', '``')}`"]))
     return frame
+
+
+@dataclass(frozen=True)
+class _Variants:
+    """A function for Spark's `mapInArrow` that packs or unpacks the variants in columns of Spark's types."""
+
+    schema: pa.Schema
+    packs: bool
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the batches, converted."""
+        convert = variant.from_stored if self.packs else variant.to_stored
+        for batch in batches:
+            columns = [convert(*pair) for pair in zip(batch.columns, self.schema.types, strict=True)]
+            yield pa.RecordBatch.from_arrays(columns, self.schema.names)
+
+
+def _pack_variant(value: Any) -> bytes | None:
+    return None if value is None else Variant.of_bytes(bytes(value._value), bytes(value._metadata)).pack()
 
 
 def _to_spark_variant(packed: bytes | None) -> Any:
@@ -347,15 +398,39 @@ def _to_spark_variant(packed: bytes | None) -> Any:
 
     if packed is None:
         return None
-    variant = Variant.unpack(bytes(packed))
-    return types.VariantVal(variant.value, variant.metadata)
+    unpacked = Variant.unpack(bytes(packed))
+    return types.VariantVal(unpacked.value, unpacked.metadata)
+
+
+def _is_variant(kind: Any) -> bool:
+    """Return whether a Spark type is VARIANT, which Spark 3 does not have."""
+    return type(kind).__name__ == "VariantType"
 
 
 def _has_variant(kind: Any) -> bool:
-    """Return whether a Spark type contains VARIANT, which Spark 3 does not have."""
+    """Return whether a Spark type is or contains VARIANT."""
     parts = [getattr(kind, name, None) for name in ("elementType", "keyType", "valueType")]
     parts += [field.dataType for field in getattr(kind, "fields", [])]
-    return type(kind).__name__ == "VariantType" or any(_has_variant(part) for part in parts if part is not None)
+    return _is_variant(kind) or any(_has_variant(part) for part in parts if part is not None)
+
+
+def _packed_field(field: Any) -> Any:
+    from pyspark.sql import types
+
+    return types.StructField(field.name, _packed_type(field.dataType), field.nullable)
+
+
+def _packed_type(kind: Any) -> Any:
+    """Return a Spark type with BINARY for VARIANT."""
+    from pyspark.sql import types
+
+    if _is_variant(kind):
+        return types.BinaryType()
+    if isinstance(kind, types.ArrayType):
+        return types.ArrayType(_packed_type(kind.elementType), kind.containsNull)
+    if isinstance(kind, types.MapType):
+        return types.MapType(_packed_type(kind.keyType), _packed_type(kind.valueType), kind.valueContainsNull)
+    return types.StructType(list(map(_packed_field, kind.fields))) if isinstance(kind, types.StructType) else kind
 
 
 def _is_on_this_machine(frame: DataFrame) -> bool:
@@ -384,7 +459,8 @@ class _FrameFile(BulkFile[Any]):
     def __init__(self, file: Any, shape: RecordShape, schema: pa.Schema) -> None:
         self._file = file
         self._shape = shape
-        self._schema = schema
+        self._types = schema.types if any(map(variant.holds_variants, schema.types)) else None
+        self._schema = pa.schema([field.with_type(variant.packed_type(field.type)) for field in schema])
 
     def units(self, start: int, end: int | None) -> Sequence[int]:
         metadata = self._file.metadata
@@ -399,8 +475,15 @@ class _FrameFile(BulkFile[Any]):
             if skip_records >= batch.num_rows:
                 skip_records -= batch.num_rows
                 continue
-            records = exact_cast_columns(batch.slice(skip_records), self._schema)
-            yield to_records(records.columns, self._shape)
+            rows = batch.slice(skip_records)
+            if self._types is not None:
+                # Spark writes parts of variants in columns of their own.
+                columns = [
+                    variant.from_stored(rows.column(name), kind)
+                    for name, kind in zip(self._schema.names, self._types, strict=True)
+                ]
+                rows = pa.RecordBatch.from_arrays(columns, self._schema.names)
+            yield to_records(exact_cast_columns(rows, self._schema).columns, self._shape, self._types)
             skip_records = 0
 
 

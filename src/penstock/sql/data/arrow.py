@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 
 from penstock.base.errors import UnsupportedError
 from penstock.codecs.arrow_columns import DIGITS, NANOSECONDS, get_map_key_type, get_map_keys, map_array, map_type
-from penstock.codecs.variant import Variant
+from penstock.codecs.variant import Variant, is_of_spark
 from penstock.sql.data.types import (
     LENGTH_MAX,
     ArrayType,
@@ -161,6 +161,8 @@ def logical_type(data_type: pa.DataType) -> DataType:
         return MapType(logical_type(get_map_key_type(data_type)), logical_type(data_type.item_type))
     if pa.types.is_list(data_type) or pa.types.is_large_list(data_type) or pa.types.is_fixed_size_list(data_type):
         return ArrayType(logical_type(data_type.value_type))
+    if is_of_spark(data_type):
+        return VariantType()
     if pa.types.is_struct(data_type):
         return RowType([RowField(field.name, logical_type(field.type)) for field in data_type])
     raise UnsupportedError(f"Penstock has no type for a column of Arrow's {data_type}")

@@ -56,7 +56,6 @@ from penstock.sql.data.types import (
     MapType,
     MultisetType,
     RowType,
-    VariantType,
     quoted,
 )
 from penstock.sql.executor import ChangelogRow
@@ -71,7 +70,7 @@ from penstock.sql.spark import windows as patterns
 from penstock.sql.spark.kernels import BatchSession
 from penstock.sql.spark.native import RAISED
 from penstock.sql.spark.planning import BatchPlanner
-from penstock.sql.spark.stored import from_stored, is_of_spark, spark_type
+from penstock.sql.spark.stored import from_stored, has_variants, is_of_spark, spark_type
 from penstock.sql.stream.executor import WritingJob
 from penstock.sql.stream.planning.options import SinkOptions, of_connector, sink_options
 from penstock.sql.stream.rows.rows import ToRowsOperator
@@ -278,12 +277,7 @@ def _no_savepoint() -> Future[str]:
 def shown_frame(frame: Any, schema: RowSchema) -> Any:
     """Return the columns under their names. Raises `UnsupportedError` for types that Spark does not have."""
     texts = []
-    variants = [f"c{index}" for index, field in enumerate(schema) if isinstance(field.type, VariantType)]
-    frame = with_variants(frame, variants) if variants else frame
     for index, field in enumerate(schema):
-        if isinstance(field.type, VariantType):
-            texts.append(f"c{index} AS {quoted(field.name)}")
-            continue
         if not is_of_spark(field.type):
             raise errors.UnsupportedError(
                 f"column '{field.name}' is {field.type}, which Spark does not have: cast it to what Spark has, such as "
@@ -292,20 +286,24 @@ def shown_frame(frame: Any, schema: RowSchema) -> Any:
         kind = _shown(field.type)
         text = f"c{index}" if kind == spark_type(field.type) else f"CAST(c{index} AS {kind})"
         texts.append(f"{text} AS {quoted(field.name)}")
-    return frame.selectExpr(*texts)
+    shown = frame.selectExpr(*texts)
+    if not any(map(has_variants, schema.types)):
+        return shown
+    return with_variants(shown, ", ".join(f"{quoted(field.name)} {_shown(field.type, 'VARIANT')}" for field in schema))
 
 
-def _shown(kind: DataType) -> str:
-    """Return the type in Spark SQL, with the names of fields."""
+def _shown(kind: DataType, variant: str = "BINARY") -> str:
+    """Return the type in Spark SQL, with the names of fields. `variant`: the type of variants."""
     if isinstance(kind, RowType):
-        return f"STRUCT<{','.join(f'{quoted(field.name)}:{_shown(field.data_type)}' for field in kind.fields)}>"
+        fields = [f"{quoted(field.name)}:{_shown(field.data_type, variant)}" for field in kind.fields]
+        return f"STRUCT<{','.join(fields)}>"
     if isinstance(kind, MultisetType):
-        return f"MAP<{_shown(kind.element_type)},INT>"
+        return f"MAP<{_shown(kind.element_type, variant)},INT>"
     if isinstance(kind, ArrayType):
-        return f"ARRAY<{_shown(kind.element_type)}>"
+        return f"ARRAY<{_shown(kind.element_type, variant)}>"
     if isinstance(kind, MapType):
-        return f"MAP<{_shown(kind.key_type)},{_shown(kind.value_type)}>"
-    return spark_type(kind)
+        return f"MAP<{_shown(kind.key_type, variant)},{_shown(kind.value_type, variant)}>"
+    return spark_type(kind, variant)
 
 
 #: the schema of a DataFrame of packed batches

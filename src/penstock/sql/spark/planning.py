@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from penstock.base.errors import UnsupportedError
 from penstock.drivers.spark import table_queries
+from penstock.drivers.spark.frames import packed_frame
 from penstock.runtime.columns import as_columns
 from penstock.runtime.connector import Boundedness
 from penstock.runtime.records import Batch
@@ -55,6 +56,7 @@ from penstock.sql.spark.native import native_text
 from penstock.sql.spark.stored import (
     MICROSECOND_DIGITS,
     has_maps,
+    has_variants,
     is_of_spark,
     spark_type,
     stored_type,
@@ -186,7 +188,7 @@ class DeclaredTable(NamedTuple):
 
 def _cast(text: str, actual: str, declared: DataType) -> str | None:
     """Cast a Spark column to the declared type; return None if values would change."""
-    expected = spark_type(declared)
+    expected = spark_type(declared, "VARIANT")
     if isinstance(declared, TimestampType | LocalZonedTimestampType):
         is_same = actual == expected and declared.precision == MICROSECOND_DIGITS
         return text if is_same else _cut(text, actual, declared)
@@ -583,6 +585,8 @@ def _of_spark(planner: BatchPlanner, frame: Callable[[], Any], name: str | None,
     if len({column_name.lower() for column_name in names}) < len(names):
         names = [column(index) for index in range(len(names))]
         dataframe, name = (frame() if dataframe is None else dataframe).toDF(*names), None
+    if any(has_variants(column_type) for column_type in node.schema.types):
+        dataframe, name = packed_frame(frame() if dataframe is None else dataframe), None
     columns = []
     for spark_name, spark_column, declared in zip(names, cols, node.schema, strict=True):
         declared_column = DeclaredColumn(quoted(spark_name), declared.type, spark_column.type)

@@ -70,14 +70,18 @@ _OWN: Final = (
     types.DayTimeIntervalType,
     types.YearMonthIntervalType,
     types.RawType,
-    types.VariantType,
     types.BitmapType,
 )
 Convert = Callable[[pa.Array], pa.Array]
 
 
-def spark_type(data_type: types.DataType) -> str:
-    """Return the type in Spark SQL. Raises `UnsupportedError` for types that a column cannot have."""
+def spark_type(data_type: types.DataType, variant: str = "BINARY") -> str:
+    """Return the type in Spark SQL. Raises `UnsupportedError` for types that a column cannot have.
+
+    `variant`: the type of variants, which are packed bytes here, and VARIANT in the tables of Spark programs.
+    """
+    if isinstance(data_type, types.VariantType):
+        return variant
     plain = _PLAIN.get(type(data_type))
     if plain is not None:
         return plain
@@ -88,14 +92,14 @@ def spark_type(data_type: types.DataType) -> str:
             return "BIGINT"
         return "TIMESTAMP_NTZ" if isinstance(data_type, types.TimestampType) else "TIMESTAMP"
     if isinstance(data_type, types.MultisetType):
-        return f"MAP<{spark_type(data_type.element_type)},INT>"
+        return f"MAP<{spark_type(data_type.element_type, variant)},INT>"
     if isinstance(data_type, types.ArrayType):
-        return f"ARRAY<{spark_type(data_type.element_type)}>"
+        return f"ARRAY<{spark_type(data_type.element_type, variant)}>"
     if isinstance(data_type, types.MapType):
-        return f"MAP<{spark_type(data_type.key_type)},{spark_type(data_type.value_type)}>"
+        return f"MAP<{spark_type(data_type.key_type, variant)},{spark_type(data_type.value_type, variant)}>"
     if isinstance(data_type, types.RowType):
         # Fields are named by index, because Spark does not distinguish names that differ only in case.
-        fields = [f"f{index}:{spark_type(kind)}" for index, kind in enumerate(data_type.field_types())]
+        fields = [f"f{index}:{spark_type(kind, variant)}" for index, kind in enumerate(data_type.field_types())]
         return f"STRUCT<{','.join(fields)}>"
     raise UnsupportedError(f"a column cannot have the type {data_type} in batch")
 
@@ -105,6 +109,11 @@ def is_of_spark(data_type: types.DataType) -> bool:
     if isinstance(data_type, types.TimestampType | types.LocalZonedTimestampType):
         return data_type.precision <= MICROSECOND_DIGITS
     return not isinstance(data_type, _OWN) and all(map(is_of_spark, data_type.children()))
+
+
+def has_variants(data_type: types.DataType) -> bool:
+    """Return whether values of a type are variants, or contain any."""
+    return isinstance(data_type, types.VariantType) or any(map(has_variants, data_type.children()))
 
 
 def stored_type(data_type: types.DataType) -> pa.DataType:
