@@ -26,13 +26,13 @@ class ExplainDetail(Enum):
           Values(1 rows, fields=[], changelogMode=[I])
     """
 
-    #: the estimated number of rows of each step
+    #: in batch, the sizes that Spark estimates
     ESTIMATED_COST = 0
     #: the kinds of changes that each step emits: inserts (I), updates (UB, UA), deletes (D)
     CHANGELOG_MODE = 1
     #: the operators of the job, as JSON
     JSON_EXECUTION_PLAN = 2
-    #: possible problems of the plan
+    #: what could be better in the plan of a stream
     PLAN_ADVICE = 3
 
 

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from penstock.base.errors import CheckpointError, JobExecutionError
+from penstock.base.errors import CheckpointError, JobExecutionError, UnsupportedError
 from penstock.table import EnvironmentSettings, ExplainDetail, TableEnvironment
 from penstock.table.expressions import col
 from penstock.table.udf import udf
@@ -66,6 +66,39 @@ def test_details_may_be_named_in_sql_and_of_tables() -> None:
     assert [one["type"] for one in nodes(row[0])] == [one["type"] for one in nodes(explained)]
     assert nodes(explained)[-1]["pact"] == "Data Sink"
     assert "Physical Execution Plan" not in table.explain()
+
+
+def test_advice_stands_with_its_steps() -> None:
+    """As in Flink: numbered, at the beginning of the step; windows need none, and options that are set end it."""
+    tables = environment()
+    text = tables.explain_sql(f"SELECT COUNT(*) FROM ({AGGREGATE})", ExplainDetail.PLAN_ADVICE)
+    plan, _, advice = text.partition("== Streams With Advice ==\n")[2].partition("\n\n")
+    assert "Aggregate(advice=[1], select=[COUNT(*)" in plan
+    assert "Aggregate(advice=[1], groupBy=[customer]" in plan
+    assert advice.startswith("advice[1]: [ADVICE] You might want to enable mini-batches")
+    assert "advice" not in tables.explain_sql(AGGREGATE)
+    for sql in ("SELECT customer FROM orders", "SELECT customer, MAX(price) OVER (ORDER BY PROCTIME()) FROM orders"):
+        assert tables.explain_sql(sql, ExplainDetail.PLAN_ADVICE).endswith("\n\nNo available advice...")
+    tables.get_config().set("table.exec.mini-batch.enabled", "true")
+    tables.get_config().set("table.exec.mini-batch.allow-latency", "1 s")
+    tables.get_config().set("table.exec.mini-batch.size", "100")
+    assert tables.explain_sql(AGGREGATE, ExplainDetail.PLAN_ADVICE).endswith("No available advice...")
+
+
+def test_a_compiled_plan_has_advice() -> None:
+    plan = environment().compile_plan_sql(f"INSERT INTO sink {AGGREGATE}")
+    assert "[ADVICE]" in plan.explain(ExplainDetail.PLAN_ADVICE)
+    assert "[ADVICE]" not in plan.explain()
+
+
+@pytest.mark.spark
+def test_a_batch_has_costs_of_spark_and_no_advice() -> None:
+    """Flink refuses advice in batch, too."""
+    tables = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
+    assert "Statistics(sizeInBytes=" in tables.explain_sql("SELECT 1 AS n", ExplainDetail.ESTIMATED_COST)
+    assert "Statistics" not in tables.explain_sql("SELECT 1 AS n")
+    with pytest.raises(UnsupportedError, match="PLAN_ADVICE is not supported under batch mode"):
+        tables.explain_sql("SELECT 1 AS n", ExplainDetail.PLAN_ADVICE)
 
 
 def test_explaining_starts_nothing() -> None:

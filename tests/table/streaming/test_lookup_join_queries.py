@@ -152,6 +152,21 @@ def test_what_was_found_can_be_kept_for_rows_that_go(parallelism: int) -> None:
     assert folded([(kind, tuple(values)) for kind, *values in changes]) == [(2, "Jake")]
 
 
+@pytest.mark.parametrize(
+    ("orders", "strategy", "is_warned"),
+    [(CHANGING, "IGNORE", True), (CHANGING, "TRY_RESOLVE", False), (ORDERS, "IGNORE", False)],
+)
+def test_advice_warns_of_rows_that_are_looked_up_again(orders: Table, strategy: str, is_warned: bool) -> None:
+    advice: list[str] = []
+    found = job(
+        f"SELECT o.id, c.name {JOIN.format('')}",
+        orders=orders,
+        table__optimizer__non_deterministic_update__strategy=strategy,
+    )
+    assert ("LookupJoin(advice=[1], table=" in found.planner.explained(found.plan, advice=advice)) is is_warned
+    assert [text.partition("]")[0] for text in advice] == ["[WARNING"] * is_warned
+
+
 def test_nothing_is_kept_for_rows_that_only_come() -> None:
     found = job(
         f"SELECT o.id, c.name {JOIN.format('')}",

@@ -379,7 +379,13 @@ class BatchExecutor:
     def explain(
         self, plans: Sequence[Node], options: Mapping[str, str], session: Session, details: Sequence[str]
     ) -> str:
-        """Return Spark's plan of each query; with JSON_EXECUTION_PLAN, also as JSON."""
+        """Return Spark's plan of each query; with JSON_EXECUTION_PLAN, also as JSON, with ESTIMATED_COST Spark's sizes.
+
+        Raises:
+            UnsupportedError: for PLAN_ADVICE, as in Flink.
+        """
+        if "PLAN_ADVICE" in details:
+            raise errors.UnsupportedError("EXPLAIN PLAN_ADVICE is not supported under batch mode.")
         texts = []
         with self._planning(options, session) as (_, planner):
             for plan in plans:
@@ -388,7 +394,7 @@ class BatchExecutor:
                 frame = planner.frame(plan.input if isinstance(plan, Write) else plan)
                 output = io.StringIO()
                 with contextlib.redirect_stdout(output):
-                    frame.explain()
+                    frame.explain("cost" if "ESTIMATED_COST" in details else None)
                 texts.append(output.getvalue().strip())
         text = "\n\n".join(texts) + "\n"
         if "JSON_EXECUTION_PLAN" not in details:

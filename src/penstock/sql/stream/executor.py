@@ -89,6 +89,16 @@ _OF_TABLES: Final = ("table.", "sql-client.")
 _SHARES: Final = "table.optimizer.reuse-sub-plan-enabled"
 
 
+def _steps_text(planner: StreamPlanner, plans: Sequence[Node], details: Sequence[str]) -> str:
+    """Return the steps of plans as text, if the details ask for it with advice."""
+    if "PLAN_ADVICE" not in details:
+        return "== Streams ==\n" + "\n".join(planner.explained(plan) for plan in plans)
+    advice: list[str] = []
+    steps = "\n".join(planner.explained(plan, advice=advice) for plan in plans)
+    texts = [f"advice[{number}]: {text}" for number, text in enumerate(advice, 1)]
+    return f"== Streams With Advice ==\n{steps}\n\n" + ("\n".join(texts) or "No available advice...")
+
+
 class StreamExecutor:
     """Starts jobs for plans, with the options of the session. `connectors`: read and write the tables."""
 
@@ -145,7 +155,7 @@ class StreamExecutor:
         """Return the steps of the job of a compiled plan, as `explain` does."""
         environment, planner = self._begin({**options, **queries.configuration}, session)
         planner.restore(queries)
-        text = "== Streams ==\n" + "\n".join(planner.explained(write) for write in queries.writes)
+        text = _steps_text(planner, queries.writes, details)
         if "JSON_EXECUTION_PLAN" not in details:
             return text
         self._add_sinks(planner, queries.writes)
@@ -200,13 +210,13 @@ class StreamExecutor:
     ) -> str:
         """Return the steps of the job, each with its changelog mode.
 
-        With JSON_EXECUTION_PLAN also the job's operators.
+        With PLAN_ADVICE also advice on them, and with JSON_EXECUTION_PLAN the job's operators.
         """
         if any(isinstance(plan, Write) for plan in plans):
             # Plan in a scratch environment, for the errors that only sinks raise.
             self._add_sinks(self._begin(options, session)[1], [plan for plan in plans if isinstance(plan, Write)])
         _, planner = self._begin(options, session)
-        text = "== Streams ==\n" + "\n".join(planner.explained(plan) for plan in plans)
+        text = _steps_text(planner, plans, details)
         if "JSON_EXECUTION_PLAN" not in details:
             return text
         plan, planner = self._drawn(plans, options, session)

@@ -288,8 +288,13 @@ class StreamPlanner:
         table = self.table(node)
         return table.key or (node.key if table.changes != INSERTS else ())
 
-    def explained(self, node: logical.Node, wants_before: bool = True, depth: int = 0) -> str:
-        """Return a plan as text, one node per line, each with its changelog mode."""
+    def explained(
+        self, node: logical.Node, wants_before: bool = True, depth: int = 0, advice: list[str] | None = None
+    ) -> str:
+        """Return a plan as text, one node per line, each with its changelog mode.
+
+        `advice`: advice on steps is added here, and its number shown with the step; None for no advice.
+        """
         if isinstance(node, logical.Write):
             lines, input_wants_before = [node_text(node)], wants_before
             inputs: tuple[logical.Node, ...] = (self.rewritten(node.input),)
@@ -297,12 +302,16 @@ class StreamPlanner:
             node = self._run_form(node) if depth else self.rewritten(node)
             changes = self.changes(node)
             mode, text = shown(changes, wants_before), node_text(node)
-            opened = f"{text[:-1]}, " if text.endswith(")") else f"{text}("
+            opened, rule = f"{text[:-1]}, " if text.endswith(")") else f"{text}(", _find_rule(node)
+            if advice is not None and (given := rule.advice(node, self, wants_before)) is not None:
+                advice += [] if given in advice else [given]
+                opened = opened.replace("(", f"(advice=[{advice.index(given) + 1}], ", 1)
             lines = ["  " * depth + f"{opened}changelogMode={mode})"]
-            inputs, input_wants_before = node.inputs(), _find_rule(node).asks_before(node, self, wants_before)
-        lines += [self.explained(child, input_wants_before, depth + 1) for child in inputs]
+            inputs, input_wants_before = node.inputs(), rule.asks_before(node, self, wants_before)
+        lines += [self.explained(child, input_wants_before, depth + 1, advice) for child in inputs]
         if not depth:
-            lines += [self.explained(route) for root in inputs for route in self._unexplained_routes(root)]
+            routes = [route for root in inputs for route in self._unexplained_routes(root)]
+            lines += [self.explained(route, advice=advice) for route in routes]
         return "\n".join(lines)
 
     def _unexplained_routes(self, node: logical.Node) -> Iterator[logical.Write]:

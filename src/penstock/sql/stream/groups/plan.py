@@ -68,6 +68,18 @@ class AggregateRule(Rule[AggregateNode]):
         inner = planning.stream(node.input, planning.changes(node.input) != INSERTS)
         return _groups(grouped, inner, planning, wants_before)
 
+    def advice(self, node: AggregateNode, planning: Planning, wants_before: bool) -> str | None:
+        """Advise to buffer rows, which emits fewer changes."""
+        is_grouped = not is_distinct_already(node, planning) and not is_of_windows(_grouped(node))
+        return _MINI_BATCHES if is_grouped and planning.options.mini_batch is None else None
+
+
+_MINI_BATCHES: Final = (
+    "[ADVICE] You might want to enable mini-batches, with which a group emits one change for all its rows in a batch, "
+    "by configuring ('table.exec.mini-batch.enabled' to 'true', 'table.exec.mini-batch.allow-latency' to a positive "
+    "duration, 'table.exec.mini-batch.size' to a positive long value)."
+)
+
 
 def _grouped(node: AggregateNode) -> Aggregate:
     """Return DISTINCT as a group by all columns."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from penstock.base.errors import UnsupportedError
 from penstock.plan.transformation import Upstream
@@ -67,6 +68,20 @@ class LookupJoinRule(Rule[LookupJoin]):
             inputs = inner.upstreams
         upstreams = planning.step("Lookup Join", operator, inputs, is_stateful=is_async)
         return Stream(upstreams, node.schema, changes, inner.has_before)
+
+    def advice(self, node: LookupJoin, planning: Planning, wants_before: bool) -> str | None:
+        """Warn of changes whose retractions are looked up again."""
+        settings = lookup_settings(
+            planning.lookups.options, dict(node.table.options), dict(node.options), ".".join(node.table.path)
+        )
+        return None if settings.resolves_updates or planning.changes(node.input) == INSERTS else _LOOKED_UP_AGAIN
+
+
+_LOOKED_UP_AGAIN: Final = (
+    "[WARNING] The rows that are joined are updated or deleted, and a retraction looks up the table again, which may "
+    "have other rows by then. You might want to store the matches by configuring "
+    "('table.optimizer.non-deterministic-update.strategy' to 'TRY_RESOLVE')."
+)
 
 
 def _spec(node: LookupJoin, lookup: TableLookup) -> LookupSpec:

@@ -189,6 +189,10 @@ class Rule(ABC, Generic[NodeT]):
     def stream(self, node: NodeT, planning: Planning, wants_before: bool) -> Stream:
         """Add the steps of a node, and return its stream."""
 
+    def advice(self, node: NodeT, planning: Planning, wants_before: bool) -> str | None:
+        """Return how the options of the session could improve the step, or what is wrong with its changes."""
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedJoin:
