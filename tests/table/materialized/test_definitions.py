@@ -209,10 +209,14 @@ def test_a_full_refresh_reads_tables_up_to_their_present_end(
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> TableEnvironment:
+    return create_tables(tmp_path_factory.mktemp("files"))
+
+
+def create_tables(here: Path) -> TableEnvironment:
+    """An environment with a table `src`, and a materialized table `m` that reads it."""
     settings = EnvironmentSettings.in_streaming_mode()
     settings.get_configuration().set_string("execution.target", "local")
     made = TableEnvironment.create(settings)
-    here: Path = tmp_path_factory.mktemp("files")
     (here / "in").mkdir()
     files = f"'connector' = 'filesystem', 'format' = 'json', 'path' = '{here}"
     made.execute_sql(f"CREATE TABLE src (k INT, v STRING) WITH ({files}/in', 'source.monitor-interval' = '1s')")
@@ -316,3 +320,37 @@ def test_what_is_shown(tables: TableEnvironment) -> None:
     assert column("SHOW MATERIALIZED TABLES") == ["m"]
     tables.execute_sql("DROP MATERIALIZED TABLE m")
     assert column("SHOW TABLES") == ["copied", "src"]
+
+
+def test_lineage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What a table reads, through views, and who reads it; a table that a refresh reads is not dropped in silence."""
+    tables = create_tables(tmp_path)
+
+    def described(sql: str) -> list[tuple[object, ...]]:
+        with tables.execute_sql(sql).collect() as found:
+            return [tuple(row)[:2] for row in found]
+
+    columns = [("k", "INT"), ("v", "STRING")]
+    assert described("DESCRIBE m") == columns
+    assert described("DESCRIBE EXTENDED m") == [*columns, ("# reads", "`default_catalog`.`default_database`.`src`")]
+    assert described("DESCRIBE EXTENDED src") == [*columns, ("# read by", "`default_catalog`.`default_database`.`m`")]
+    tables.execute_sql("CREATE VIEW big AS SELECT k, v FROM src WHERE k > 1")
+    files = f"WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '{tmp_path}/n')"
+    tables.execute_sql(f"CREATE MATERIALIZED TABLE n {files} AS SELECT k, v FROM big")
+    assert described("DESCRIBE EXTENDED n")[2:] == [("# reads", "`default_catalog`.`default_database`.`src`")]
+    assert [row[1] for row in described("DESCRIBE EXTENDED src")[2:]] == [
+        "`default_catalog`.`default_database`.`m`",
+        "`default_catalog`.`default_database`.`n`",
+    ]
+    tables.execute_sql("DROP MATERIALIZED TABLE n")
+    tables.execute_sql("CREATE TABLE other LIKE src")
+    tables.execute_sql("DROP TABLE other")
+    assert "is dropped" not in caplog.text
+    tables.execute_sql("DROP TABLE src")
+    assert (
+        "`src` is dropped, and the materialized table `default_catalog`.`default_database`.`m` reads it" in caplog.text
+    )
+    ((mark, reason),) = described("DESCRIBE EXTENDED m")[2:]
+    assert mark == "# reads"
+    assert str(reason).startswith("the query cannot be planned: Object 'src' not found")
+    tables.execute_sql("DROP MATERIALIZED TABLE m")

@@ -5,10 +5,11 @@ Jobs run in a fork of the session, so they see what it saw, and its options as t
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Final
 
@@ -28,18 +29,28 @@ from penstock.base.options import (
 from penstock.drivers.running_job import JobClient
 from penstock.runtime.checkpoint.restore import check_fit
 from penstock.runtime.graph import JobGraph
-from penstock.sql.catalogs.catalog import CatalogBaseTable
+from penstock.sql.catalogs.catalog import Catalog, CatalogBaseTable, ObjectPath
 from penstock.sql.catalogs.sinks import write_plan
 from penstock.sql.data.errors import ValidationError, names_located
 from penstock.sql.data.types import quoted
-from penstock.sql.logical.nodes import Node, Write
-from penstock.sql.materialized_tables.definition import BATCH, STREAMING, Definition, options_of_job
+from penstock.sql.logical.nodes import Node, Scan, Write
+from penstock.sql.logical.properties import all_nodes
+from penstock.sql.materialized_tables.definition import (
+    ACTIVATED,
+    BATCH,
+    STREAMING,
+    Definition,
+    options_of_job,
+    parse_names,
+)
+from penstock.sql.materialized_tables.scheduler import PREFIX, SCHEDULER
 from penstock.sql.parser import parse_statement, statements
 from penstock.sql.parser.unparse import format_path
 from penstock.sql.session.session import DML_SYNC, TableSession
 from penstock.storage.files import load_metadata, parse_signing_key
 
 Path = tuple[str, str, str]
+_log = logging.getLogger("penstock.materialized-tables")
 #: How often (s) the start of a job is looked at.
 LOOK_SECONDS: Final = 0.02
 
@@ -50,15 +61,25 @@ class RefreshJobs:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._clients: dict[str, JobClient] = {}
+        self._paths: dict[str, Path] = {}
 
-    def add(self, client: JobClient) -> str:
-        """Add a job, forget jobs that have ended, and return its id."""
+    def add(self, client: JobClient, path: Path) -> str:
+        """Add a job of a table, forget jobs that have ended, and return its id."""
+        job_id = str(client.get_job_id())
         with self._lock:
             self._clients = {
-                job_id: other for job_id, other in self._clients.items() if not other.get_job_execution_result().done()
+                other_id: other
+                for other_id, other in self._clients.items()
+                if not other.get_job_execution_result().done()
             }
-            self._clients[str(client.get_job_id())] = client
-        return str(client.get_job_id())
+            self._clients[job_id] = client
+            self._paths = {other_id: self._paths.get(other_id, path) for other_id in self._clients}
+        return job_id
+
+    def paths(self) -> list[Path]:
+        """Return the tables whose jobs have been started in this process, those that have ended lately as well."""
+        with self._lock:
+            return list(self._paths.values())
 
     def find(self, job_id: str) -> JobClient | None:
         """Return a job that was started in this process."""
@@ -97,6 +118,48 @@ def plan_query(session: TableSession, definition: Definition, text: str | None =
     assert isinstance(statement, statements.QueryStatement)
     with namespace_of(session, definition), names_located(text):
         return session.manager.analyser().query(statement.query)
+
+
+def read_tables(session: TableSession, definition: Definition) -> list[Path]:
+    """Return the tables that the query of a table reads, those behind views as well. Raises for a broken query."""
+    plan = plan_query(session, definition)
+    return sorted({node.path for node in all_nodes(plan) if isinstance(node, Scan)})
+
+
+def readers_of(session: TableSession, path: Path, candidates: Iterable[Path]) -> Iterator[tuple[Path, Definition]]:
+    """Yield the materialized tables among the candidates whose queries read a table, with their definitions.
+
+    One whose query is broken, or that is gone, is left out.
+    """
+    for candidate in candidates:
+        with suppress(PenstockError):
+            entry = session.manager.find(candidate)
+            if entry is not None and entry[1].is_materialized:
+                definition = Definition.read(entry[1])
+                if path in read_tables(session, definition):
+                    yield candidate, definition
+
+
+def list_materialized(catalog: Catalog) -> Iterator[Path]:
+    """Yield the materialized tables of all databases of a catalog."""
+    for database in catalog.list_databases():
+        for name in sorted(set(catalog.list_tables(database)) - set(catalog.list_views(database))):
+            if catalog.get_table(ObjectPath(database, name)).is_materialized:
+                yield catalog.name, database, name
+
+
+def warn_of_readers(session: TableSession, path: Path) -> None:
+    """Log the materialized tables that this process keeps up to date, and that read a table that is dropped."""
+    scheduled = [parse_names(name.removeprefix(PREFIX)) for name in SCHEDULER.names()]
+    candidates = {*JOBS.paths(), *((names[0], names[1], names[2]) for names in scheduled)} - {path}
+    for reader, definition in readers_of(session, path, sorted(candidates)):
+        if definition.status == ACTIVATED:
+            _log.warning(
+                "%s is dropped, and the materialized table %s reads it, whose refresh goes on: it fails when it starts "
+                "again or is changed",
+                format_path(path),
+                format_path(reader),
+            )
 
 
 def plan_write(
@@ -202,7 +265,7 @@ def start_continuous(
         fork.config.set(RECOVERY_FROM_LATEST.key(), "true")
     client = fork.write([write]).get_job_client()
     assert client is not None
-    job_id = JOBS.add(client)
+    job_id = JOBS.add(client, path)
     while client.get_job_status().result() in (JobStatus.INITIALIZING, JobStatus.CREATED):
         time.sleep(LOOK_SECONDS)
     if client.get_job_status().result() is JobStatus.FAILED:

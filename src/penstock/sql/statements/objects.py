@@ -19,6 +19,7 @@ from penstock.sql.data.types import NullType
 from penstock.sql.functions.aggregates import AGGREGATE_FUNCTIONS
 from penstock.sql.functions.registry import SCALAR_FUNCTIONS
 from penstock.sql.logical.nodes import Node, Write
+from penstock.sql.materialized_tables.refresh import warn_of_readers
 from penstock.sql.parser import statements, to_sql
 from penstock.sql.parser.unparse import format_path
 from penstock.sql.session.result import TableResult
@@ -161,6 +162,8 @@ def drop(session: TableSession, statement: statements.Drop) -> TableResult:
             f"Table with identifier '{'.'.join(entry[0])}' does not exist: it is a materialized table, so use DROP "
             "MATERIALIZED TABLE"
         )
+    if entry is not None and not entry[1].is_view:
+        warn_of_readers(session, entry[0])
     session.manager.drop(statement.path, False, statement.is_temporary, statement.if_exists)
     return results.done()
 

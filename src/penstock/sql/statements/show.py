@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from penstock.base.errors import UnsupportedError
+from penstock.base.errors import PenstockError, UnsupportedError
 from penstock.base.secrets import shown
 from penstock.sql.catalogs.catalog import Catalog, CatalogBaseTable, ObjectPath
 from penstock.sql.catalogs.columns import Column, ColumnKind, ResolvedSchema
@@ -21,6 +21,7 @@ from penstock.sql.data.errors import ValidationError
 from penstock.sql.functions.aggregates import AGGREGATE_FUNCTIONS
 from penstock.sql.functions.registry import SCALAR_FUNCTIONS, is_built_in
 from penstock.sql.logical.nodes import Node, PlanColumn
+from penstock.sql.materialized_tables import refresh
 from penstock.sql.materialized_tables.definition import Definition, show_clauses
 from penstock.sql.parser import statements, to_sql
 from penstock.sql.parser.statements import Statement
@@ -45,8 +46,13 @@ def require_table(session: TableSession, path: tuple[str, ...]) -> tuple[tuple[s
     return entry
 
 
-def columns(session: TableSession, table: CatalogBaseTable, keeps: Callable[[str], bool] = bool) -> TableResult:
-    """List the columns of a table, one row for each. `keeps`: selects columns by name."""
+def columns(
+    session: TableSession,
+    table: CatalogBaseTable,
+    keeps: Callable[[str], bool] = bool,
+    more: Sequence[tuple[str, str]] = (),
+) -> TableResult:
+    """List the columns of a table, one row for each. `keeps`: selects columns by name; `more`: further rows."""
     schema = session.manager.resolved(table)
     selected = [column for column in schema.columns if keeps(column.name)]
     has_comments = any(column.comment is not None for column in selected)
@@ -55,7 +61,25 @@ def columns(session: TableSession, table: CatalogBaseTable, keeps: Callable[[str
     if has_comments:
         kinds.append(("comment", results.STRING))
     rows = [(*_row(column, schema), column.comment)[: len(kinds)] for column in selected]
+    rows += [(*pair, *[None] * (len(kinds) - len(pair))) for pair in more]
     return results.table(kinds, rows)
+
+
+def _lineage(session: TableSession, path: tuple[str, str, str], table: CatalogBaseTable) -> list[tuple[str, str]]:
+    """Return the tables that a materialized table reads, and the materialized tables that read a table.
+
+    Readers are found in the catalog of the table and in the current one. If the query is broken, its error is shown.
+    """
+    reads: list[str] = []
+    if table.is_materialized:
+        try:
+            reads = list(map(format_path, refresh.read_tables(session, Definition.read(table))))
+        except PenstockError as error:
+            reads = [f"the query cannot be planned: {str(error).splitlines()[0]}"]
+    names = dict.fromkeys([path[0], session.manager.current_catalog])
+    candidates = [it for name in names for it in refresh.list_materialized(session.manager.catalog(name)) if it != path]
+    readers = [reader for reader, _ in refresh.readers_of(session, path, candidates)]
+    return [("# reads", it) for it in reads] + [("# read by", format_path(it)) for it in readers]
 
 
 def _row(column: Column, schema: ResolvedSchema) -> tuple[Any, ...]:
@@ -76,7 +100,8 @@ def _row(column: Column, schema: ResolvedSchema) -> tuple[Any, ...]:
 def _describe(session: TableSession, statement: statements.Describe) -> TableResult:
     match statement.what:
         case "TABLE":
-            return columns(session, require_table(session, statement.path)[1])
+            path, table = require_table(session, statement.path)
+            return columns(session, table, more=_lineage(session, path, table) if statement.is_extended else ())
         case "CATALOG":
             return _catalog(session, statement)
         case "DATABASE":
