@@ -32,7 +32,7 @@ class ExplainDetail(Enum):
     CHANGELOG_MODE = 1
     #: the operators of the job, as JSON
     JSON_EXECUTION_PLAN = 2
-    #: what could be better in the plan of a stream
+    #: advice on the plan of a stream, and warnings
     PLAN_ADVICE = 3
 
 

@@ -93,7 +93,7 @@ def build_record_shape(type_info: TypeInformation | None, names: Sequence[str]) 
 
 
 def to_records(columns: Sequence[Any], shape: RecordShape, types: Sequence[Any] | None = None) -> list[Any]:
-    """Convert Arrow columns to records. `types`: if variants are packed, those in which they are of Spark's type."""
+    """Convert Arrow columns to records. `types`: the types of the columns before variants were packed."""
     values = [_to_python_values(*pair) for pair in zip(columns, types or [it.type for it in columns], strict=True)]
     return values[0] if shape.kind == VALUE else assembler(shape.names, shape.kind)(values)
 

@@ -278,7 +278,7 @@ class Join(Node):
     """Joins pairs of rows that satisfy a condition, whose field indexes span both sides.
 
     `state_ttl_ms`: the state lifetime of each side, from a hint; None for the session's option. `hints`: the preferred
-    strategies in batch, the first of which that fits the join counts. They change neither its rows nor its state.
+    strategies in batch, best first. They change neither its rows nor its state.
     """
 
     left: Node

@@ -77,7 +77,7 @@ class RefreshJobs:
         return job_id
 
     def paths(self) -> list[Path]:
-        """Return the tables whose jobs have been started in this process, those that have ended lately as well."""
+        """Return the tables whose jobs this process has started. Some of the jobs may have ended."""
         with self._lock:
             return list(self._paths.values())
 
@@ -121,7 +121,7 @@ def plan_query(session: TableSession, definition: Definition, text: str | None =
 
 
 def read_tables(session: TableSession, definition: Definition) -> list[Path]:
-    """Return the tables that the query of a table reads, those behind views as well. Raises for a broken query."""
+    """Return the tables that the query of a table reads, also through views. Raises for a broken query."""
     plan = plan_query(session, definition)
     return sorted({node.path for node in all_nodes(plan) if isinstance(node, Scan)})
 
@@ -129,7 +129,7 @@ def read_tables(session: TableSession, definition: Definition) -> list[Path]:
 def readers_of(session: TableSession, path: Path, candidates: Iterable[Path]) -> Iterator[tuple[Path, Definition]]:
     """Yield the materialized tables among the candidates whose queries read a table, with their definitions.
 
-    One whose query is broken, or that is gone, is left out.
+    It leaves out tables that no longer exist or have a broken query.
     """
     for candidate in candidates:
         with suppress(PenstockError):

@@ -303,7 +303,7 @@ def hint_text(hint: JoinHint, left: str, right: str) -> str:
 
 
 def hint_comment(hints: Sequence[str]) -> str:
-    """Return the text of hints after SELECT, with a space behind; empty without hints."""
+    """Return the text of hints after SELECT, followed by a space; empty without hints."""
     return f"/*+ {', '.join(hints)} */ " if hints else ""
 
 

@@ -190,7 +190,7 @@ class Rule(ABC, Generic[NodeT]):
         """Add the steps of a node, and return its stream."""
 
     def advice(self, node: NodeT, planning: Planning, wants_before: bool) -> str | None:
-        """Return how the options of the session could improve the step, or what is wrong with its changes."""
+        """Return advice on the options of the session, or a warning about the changes of the step, for EXPLAIN."""
         return None
 
 
