@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyspark.sql.types
 import pytest
 
 from penstock.base.errors import ConfigurationError, JobExecutionError, PenstockError
@@ -12,7 +13,9 @@ from penstock.common import Configuration, Row, Types, WatermarkStrategy
 from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.drivers.spark.handle import SparkHandle
+from penstock.sql.data.errors import ValidationError
 from penstock.table import EnvironmentSettings, TableEnvironment
+from penstock.table.types import Variant
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -118,6 +121,19 @@ def test_columns_come_from_ddl_or_must_be_known(spark: SparkHandle) -> None:
         env.from_collection([1]).map(lambda n: n).for_each_batch(print)
 
 
+@pytest.mark.skipif(not hasattr(pyspark.sql.types, "VariantType"), reason="Spark 3 has no VARIANT")
+def test_variants(spark: SparkHandle) -> None:
+    seen: list[Any] = []
+    env = environment("STREAMING", "local", None)
+    rows = [(1, Variant.of({"a": [1]}), [Variant.of("x"), None]), (2, None, None)]
+    env.from_collection(rows).for_each_batch(
+        lambda frame, epoch: seen.extend(map(tuple, frame.selectExpr("id", "to_json(v)", "size(l)").collect())),
+        "id INT, v VARIANT, l ARRAY<VARIANT>",
+    )
+    env.execute()
+    assert sorted(seen) == [(1, '{"a":[1]}', 2), (2, None, None)]
+
+
 def test_records_that_do_not_fit(spark: SparkHandle) -> None:
     env = environment("STREAMING", "local", None, **{"restart-strategy_type": "none"})
     env.from_collection([("tea", "many")]).for_each_batch(lambda frame, epoch: None, "drink STRING, cups INT")
@@ -168,5 +184,10 @@ def test_options_of_the_sql_connector(spark: SparkHandle, tmp_path: Path) -> Non
     fails("", "VALUES (1)", "takes one of the options 'table' and 'path'; or neither")
     fails(", 'path' = 'x', 'table' = 'y'", "VALUES (1)", "takes one of the options 'table' and 'path'")
     fails(", 'path' = 'x', 'save.mode' = 'merge'", "VALUES (1)", "it is append, overwrite, ignore or error")
+    for kind in ("TIME", "TIMESTAMP(9)", "ARRAY<VARIANT>", "INTERVAL DAY TO SECOND"):
+        tables.execute_sql(f"CREATE TEMPORARY TABLE u (a {kind}) WITH ('connector' = 'spark', 'path' = 'x')")
+        with pytest.raises(ValidationError, match="which the frame of an epoch cannot have: cast it"):
+            tables.execute_sql(f"INSERT INTO u SELECT CAST(NULL AS {kind})")
+        tables.execute_sql("DROP TEMPORARY TABLE u")
     changes = "SELECT COUNT(*) FROM (VALUES (1), (2)) AS v(x)"
     fails(", 'path' = 'x'", changes, "doesn't support consuming update changes")
