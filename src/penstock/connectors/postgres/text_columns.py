@@ -15,6 +15,9 @@
 An unrepresentable value fails the job, or becomes NULL if the option says so. A column declared as STRING holds each
 value in the server's text form.
 
+**Vectors.** Values of the types `vector` and `halfvec`, from the extension pgvector, are read and written as arrays.
+Their text form is `[1,2]`.
+
 **Keys.** `has_exact_keys` compares key types here and in the database: do keys that differ here always differ there? A
 database column may store less than the written value: fewer digits of a number or a timestamp, or a text without its
 trailing spaces. Or its comparison ignores differences: citext ignores case, and a uuid in capitals is the same uuid.
@@ -112,6 +115,8 @@ SESSION: Final = (
     "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET bytea_output = 'hex'; SET extra_float_digits = 1"
 )
 
+#: The types of pgvector that store each number.
+VECTORS: Final = ("vector", "halfvec")
 #: Arrow types of server types, by their names in the catalog. All others are read as strings, in the server's text
 #: form.
 _PLAIN: Final[dict[str, pa.DataType]] = {
@@ -127,6 +132,7 @@ _PLAIN: Final[dict[str, pa.DataType]] = {
     "timestamp": pa.timestamp("us"),
     "timestamptz": pa.timestamp("us", "UTC"),
     "bytea": pa.binary(),
+    **dict.fromkeys(VECTORS, pa.list_(pa.float32())),
 }
 _DIGITS_MAX: Final = 38
 #: the type of a numeric without declared digits, as in Flink
@@ -243,8 +249,8 @@ def _split_arrays(texts: pa.Array) -> tuple[list[int | None], list[str | None]]:
 
 
 def _elements(text: str) -> list[str | None]:
-    """Parse an array in the server's text form, such as `{1,NULL,"a,b"}`, into its elements."""
-    if text.startswith("["):
+    """Parse an array in the server's text form, such as `{1,NULL,"a,b"}` or `[1,2]`, into its elements."""
+    if text.startswith("[") and not text.endswith("]"):
         text = text[text.index("=") + 1 :]
     elements: list[str | None] = []
     at, end = 1, len(text) - 1
@@ -296,6 +302,16 @@ def to_server_texts(column: pa.Array) -> pa.Array:
     if pa.types.is_nested(kind):
         raise UnsupportedError(f"columns of {kind} are not written into PostgreSQL: write them as text, such as JSON")
     return column.cast(pa.string())
+
+
+def to_vector_texts(column: pa.Array) -> pa.Array:
+    """Convert a column of lists of numbers to texts that the server reads as vectors of pgvector."""
+    texts = to_server_texts(column.flatten()).to_pylist()
+    vectors, at = [], 0
+    for length in pc.list_value_length(column).to_pylist():
+        vectors.append(None if length is None else f"[{','.join(map(str, texts[at : at + length]))}]")
+        at += length or 0
+    return pa.array(vectors, pa.string())
 
 
 def _in_quotes(text: str) -> str:

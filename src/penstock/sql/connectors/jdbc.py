@@ -15,6 +15,9 @@ PostgreSQL) and on floats (PostgreSQL sorts NaN above all other numbers). Condit
 they exclude no matching row, and the query evaluates them again.
 
 **Lookups.** `JdbcLookupReader` finds rows by key for lookup joins, with one query per batch of keys.
+
+**Vectors.** Columns of the extension pgvector are arrays of numbers here. The server searches them if the table says so
+(`penstock.sql.connectors.pgvector`).
 """
 
 from __future__ import annotations
@@ -43,12 +46,14 @@ from penstock.connectors.postgres.sink import (
     run_name,
 )
 from penstock.runtime.connector import Committer, Sink, SinkWriter, SinkWriterContext
+from penstock.sql.connectors.pgvector import StoredInPostgres, find_vectors
 from penstock.sql.data import types
 from penstock.sql.data.arrow import arrow_type, columns_of_changes, to_column
 from penstock.sql.data.types import DataType
 from penstock.sql.logical.nodes import ALL, DELETE, INSERTS, UPDATE_BEFORE, PlanColumn, RowSchema, Scan, Write
 from penstock.sql.tables import tables
 from penstock.sql.tables.connector import LookedUp, LookupReader, TableConnector, TableLookup, TableOptions
+from penstock.sql.tables.vectors import INDEX, METRIC, PGVECTOR, VectorColumn, read_vector_options
 from penstock.sql.typed import Constant, Field, FunctionCall, Typed, separated
 
 if TYPE_CHECKING:
@@ -152,6 +157,7 @@ class ColumnsWriting:
         digest = hashlib.blake2b(repr((target.table, target.names)).encode(), digest_size=6).hexdigest()
         self._stage, self._gone = f"penstock_rows_{digest}", f"penstock_keys_{digest}"
         self._is_exact = True
+        self._vectors: frozenset[str] = frozenset()
 
     def prepare(self, connection: psycopg.Connection[Any]) -> None:
         """See `Writing`."""
@@ -163,6 +169,8 @@ class ColumnsWriting:
             self._copies = not target.key and is_plain_table(connection, self._table)
             if target.key:
                 self._is_exact = text_columns.has_exact_keys(connection, self._table, self._key_types())
+            if any(isinstance(kind, types.ArrayType) for kind in target.types):
+                self._vectors = find_vectors(client.relation(connection, target.table))
             if not self._copies:
                 self._make(connection, self._stage, target.names)
             if target.key:
@@ -255,7 +263,11 @@ class ColumnsWriting:
     def _copy(
         self, connection: psycopg.Connection[Any], table: str, names: Sequence[str], columns: Sequence[pa.Array]
     ) -> None:
-        lines = text_columns.format_csv([text_columns.to_server_texts(column) for column in columns])
+        texts = [
+            text_columns.to_vector_texts(column) if name in self._vectors else text_columns.to_server_texts(column)
+            for name, column in zip(names, columns, strict=True)
+        ]
+        lines = text_columns.format_csv(texts)
         text = f"COPY {table} ({client.quoted_list(names)}) FROM STDIN (FORMAT csv)"
         with connection.cursor() as cursor, cursor.copy(text) as copy:
             copy.write(lines)
@@ -690,6 +702,17 @@ class JdbcConnector(TableConnector):
             read_unrepresentable(options),
         )
         return TableLookup(tuple(key), partial(JdbcLookupReader, spec))
+
+    def vector_search(self, scan: Scan, column: int, options: TableOptions) -> Any:
+        """Return a search by pgvector, if the table has `'vector.index' = 'pgvector'`."""
+        about = read_vector_options(scan.options, options.title)
+        if about.read(INDEX) != PGVECTOR:
+            return None
+        client.driver()
+        check_types(options.title, scan.schema)
+        searched = VectorColumn(scan.schema, column, about.read(METRIC), options.title)
+        table, mode = options.required(TABLE), read_unrepresentable(options)
+        return StoredInPostgres(read_address(options), table, mode, searched, scan.zone)
 
     def remove_rows(
         self, options: TableOptions, path: tuple[str, ...], condition: Typed | None, names: Sequence[str]

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from penstock.base.errors import OperationError, UnsupportedError
 from penstock.connectors.postgres import client
+from penstock.connectors.postgres.text_columns import VECTORS
 from penstock.sql.catalogs.catalog import Catalog, CatalogBaseTable, CatalogDatabase, CatalogFunction, ObjectPath
 from penstock.sql.catalogs.columns import Schema, UnresolvedColumn
 from penstock.sql.data import types
@@ -160,11 +161,14 @@ class JdbcCatalog(Catalog):
         if not rows:
             raise ValidationError(f"Table (or view) {table_path} does not exist in Catalog {self.name}.")
         columns, places, constraint = [], {}, None
+        searched: dict[str, str] = {}
         for name, kind, element, modifier, is_required, place, constraint_name, comment in rows:
             data_type = from_server_type(kind, modifier)
             if data_type is None and element is not None:
                 inner = from_server_type(element, modifier)
                 data_type = None if inner is None else types.ArrayType(inner)
+            if kind in VECTORS:
+                data_type, searched = types.ArrayType(types.FloatType()), {"vector.index": "pgvector"}
             if data_type is None:
                 raise UnsupportedError(
                     f"column '{name}' of table {table_path} in catalog {self.name} is {kind}, which has no counterpart "
@@ -178,6 +182,7 @@ class JdbcCatalog(Catalog):
         schema, dot, table = table_path.object_name.partition(".")
         name = f"{schema}.{table}" if dot else f"{_PUBLIC}.{schema}"
         shown = {"connector": "jdbc", "table-name": name, "url": self._url(table_path.database_name)}
+        shown |= searched
         secrets = {"username": self._user, "password": self._password}
         return CatalogBaseTable(
             Schema(tuple(columns), (), key, constraint), shown, connector_options={**shown, **secrets}
