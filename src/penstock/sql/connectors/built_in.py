@@ -22,8 +22,10 @@ CONNECTORS: Final = {
     "nexmark": "nexmark:NexmarkConnector",
     "postgres-cdc": "postgres_cdc:PostgresCdcConnector",
     "print": "spark:PrintConnector",
+    "qdrant": "qdrant:QdrantConnector",
     "savepoint": "savepoint:SavepointConnector",
     "spark": "spark:SparkConnector",
+    "sqlite-vec": "sqlite_vec:SqliteVecConnector",
     "vector-function": "spark:VectorFunctionConnector",
 }
 #: those that are created with the formats

@@ -116,6 +116,11 @@ def read_vector_options(
     return TableOptions(title, values).below(ABOUT_VECTORS)
 
 
+def read_metric(options: Iterable[tuple[str, str]], title: str) -> str:
+    """Return the metric of a table that has no other option for vectors."""
+    return read_vector_options(options, title, (METRIC,)).read(METRIC)
+
+
 def held_vectors(reader: TableReader, scan: Scan, column: int) -> VectorSearchFunction:
     """Return the search of a bounded table in memory. Raises `ValidationError` for another one."""
     title = ".".join(scan.path)
