@@ -34,13 +34,14 @@ class Service:
     choose: random.Random
     settings: AsyncSinkSettings
     refuses: float
+    keeps_order: bool = False
     buffer: RequestBuffer = field(init=False)
     accepted: list[tuple[Any, int]] = field(default_factory=list)
     in_flight: list[tuple[float, list[Entry]]] = field(default_factory=list)
     now_ms: float = 0
 
     def __post_init__(self) -> None:
-        self.buffer = RequestBuffer(self.settings)
+        self.buffer = RequestBuffer(self.settings, self.keeps_order)
 
     def send(self, is_flushing: bool) -> None:
         while entries := self.buffer.take(self.now_ms, is_flushing):
@@ -54,7 +55,7 @@ class Service:
         assert len(self.in_flight) < settings.max_in_flight_requests
         others = [entry.key for _, other in self.in_flight for entry in other if entry.key is not None]
         assert not set(keys) & set(others)
-        assert len(set(keys)) == len(keys)
+        assert self.keeps_order or len(set(keys)) == len(keys)
         assert all(entry.not_before_ms <= self.now_ms for entry in entries)
 
     def finish(self) -> None:
@@ -66,14 +67,15 @@ class Service:
         for end, entries in list(self.in_flight):
             if end <= self.now_ms:
                 self.in_flight.remove((end, entries))
-                again = [entry for entry in entries if self.choose.random() < self.refuses]
+                refused = [number for number in range(len(entries)) if self.choose.random() < self.refuses]
+                again = [entries[number] for number in self.buffer.extend_again(entries, refused)]
                 self.accepted += [entry.value for entry in entries if entry not in again]
                 self.buffer.complete(entries, again, self.now_ms, self.choose.choice([0, 25]))
 
 
 def check_history(seed: int) -> None:
     choose = random.Random(seed)
-    service = Service(choose, random_settings(choose), choose.choice([0, 0.3, 0.7]))
+    service = Service(choose, random_settings(choose), choose.choice([0, 0.3, 0.7]), choose.random() < 0.5)
     keys: list[Any] = choose.choice([[None], ["a"], ["a", "b", "c", None], list(range(20))])
     added: list[tuple[Any, int]] = []
     for number in range(choose.randint(1, 60)):

@@ -4,7 +4,8 @@ A buffer has no clock, no thread and no connection: callers pass the time, and r
 
 **Order.** Entries without an ordering key leave in order, but several requests are in flight at a time and a part of a
 request may be sent again, so they may arrive in another order. Entries with the same ordering key arrive in order: a
-request has one entry of a key, and the next one waits until that entry is accepted.
+request has one entry of a key, and the next one waits until that entry is accepted. For a service that executes the
+entries of a request in order, a request has as many of a key as fit, and only other requests wait.
 
 **Congestion.** The number of entries in flight is limited by additive increase and multiplicative decrease, as Flink's
 `AIMDScalingStrategy` does: a request that is accepted raises the limit, one of which parts are sent again lowers it.
@@ -89,17 +90,19 @@ class Entry:
         size: its size in bytes.
         key: the ordering key; None for an entry whose order does not matter.
         since_ms: when it was added.
+        number: how many were added before.
         attempts: how often it has been sent.
         not_before_ms: when it may be sent again.
     """
 
-    __slots__ = ("attempts", "key", "not_before_ms", "since_ms", "size", "value")
+    __slots__ = ("attempts", "key", "not_before_ms", "number", "since_ms", "size", "value")
 
     def __init__(self, value: Any, size: int, key: Hashable | None, since_ms: float) -> None:
         self.value = value
         self.size = size
         self.key = key
         self.since_ms = since_ms
+        self.number = 0
         self.attempts = 0
         self.not_before_ms = 0.0
 
@@ -109,15 +112,18 @@ class RequestBuffer:
 
     Args:
         settings: the limits.
+        keeps_order: whether the service executes the entries of a request in order.
     """
 
-    def __init__(self, settings: AsyncSinkSettings) -> None:
+    def __init__(self, settings: AsyncSinkSettings, keeps_order: bool = False) -> None:
         self._settings = settings
+        self._keeps_order = keeps_order
         self._waiting: deque[Entry] = deque()
         #: entries to send again, oldest first; they precede the waiting ones
         self._again: list[Entry] = []
         self._keys_in_flight: set[Hashable] = set()
         self._waiting_bytes = 0
+        self._added = 0
         self._entries_max = settings.max_batch_size * settings.max_in_flight_requests
         self._limit: float = self._entries_max
         self.requests_in_flight = 0
@@ -144,6 +150,8 @@ class RequestBuffer:
 
     def add(self, entry: Entry) -> None:
         """Add an entry behind the others."""
+        entry.number = self._added
+        self._added += 1
         self._waiting.append(entry)
         self._waiting_bytes += entry.size
 
@@ -187,17 +195,24 @@ class RequestBuffer:
         )
 
     def _take_again(self, now_ms: float, room: int, entries: list[Entry], held: set[Hashable]) -> int:
-        """Take entries that are sent again, as far as their delays are over; return their size."""
+        """Take entries that are sent again, as far as their delays are over; return their size.
+
+        `held` becomes the keys of which later entries must wait.
+        """
         kept, size = [], 0
         for entry in self._again:
+            key = entry.key
             fits = len(entries) < room and (not entries or size + entry.size <= self._settings.max_batch_size_in_bytes)
-            if fits and now_ms >= entry.not_before_ms:
+            is_free = key is None or not (key in held or key in self._keys_in_flight)
+            if fits and is_free and now_ms >= entry.not_before_ms:
                 entries.append(entry)
                 size += entry.size
+                if key is not None and not self._keeps_order:
+                    held.add(key)
             else:
                 kept.append(entry)
-            if entry.key is not None:
-                held.add(entry.key)
+                if key is not None:
+                    held.add(key)
         self._again = kept
         return size
 
@@ -216,9 +231,25 @@ class RequestBuffer:
             entries.append(waiting.popleft())
             size += entry.size
             self._waiting_bytes -= entry.size
-            if key is not None:
+            if key is not None and not self._keeps_order:
                 held.add(key)
         waiting.extendleft(reversed(skipped))
+
+    def extend_again(self, entries: Sequence[Entry], again: Iterable[int]) -> list[int]:
+        """Return the positions of the entries of a request to send again: those given, and what must follow them.
+
+        An entry that came behind another of its key must not precede it, so it is sent again with it.
+        """
+        chosen = set(again)
+        if not self._keeps_order or not chosen:
+            return sorted(chosen)
+        keys = set()
+        for number, entry in enumerate(entries):
+            if number in chosen:
+                keys.add(entry.key)
+            elif entry.key is not None and entry.key in keys:
+                chosen.add(number)
+        return sorted(chosen)
 
     def next_due_ms(self, now_ms: float) -> float | None:
         """Return when `take` should be called again although nothing is added and no request ends; None for never."""
@@ -254,4 +285,4 @@ class RequestBuffer:
         for entry in failed:
             doubled = min(settings.retry_delay_max_ms, settings.retry_delay_ms * 2.0 ** min(entry.attempts - 1, 60))
             entry.not_before_ms = now_ms + spread * max(delay_ms, doubled)
-        self._again = sorted([*self._again, *failed], key=lambda entry: entry.since_ms)
+        self._again = sorted([*self._again, *failed], key=lambda entry: entry.number)

@@ -23,7 +23,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from penstock.base.errors import OperationError, short_repr
 from penstock.connectors.async_sink.request_buffer import AsyncSinkSettings, Entry, RequestBuffer
@@ -123,6 +123,10 @@ class AsyncSinkBase(Sink[T], Generic[T, EntryT]):
         >>> Path("sent.txt").read_text()
         'TEA RUM'
     """
+
+    #: Whether the service executes the entries of a request in order. A request then has any number of entries with the
+    #: same ordering key; if one is sent again, so are those behind it.
+    keeps_order_in_request: ClassVar[bool] = False
 
     def __init__(self, settings: AsyncSinkSettings | None = None) -> None:
         self.settings = settings or AsyncSinkSettings()
@@ -230,7 +234,7 @@ class _Sender:
     def __init__(self, sink: AsyncSinkBase[Any, Any], client: RequestClient[Any], name: str) -> None:
         self._sink, self._client, self._name = sink, client, name
         self._settings = sink.settings
-        self._buffer = RequestBuffer(sink.settings)
+        self._buffer = RequestBuffer(sink.settings, sink.keeps_order_in_request)
         self._changed = threading.Condition()
         self._counts = {"numRecordsSend": 0, "numBytesSend": 0, "numRecordsSendErrors": 0}
         self._error: Exception | None = None
@@ -378,12 +382,13 @@ class _Sender:
                 self._sink.handle_rejected(entries[number].value, why)
             except Exception as error:  # noqa: BLE001 - the task's thread raises it
                 return self._fail(error, f"{short_repr(entries[number].value)} is rejected: {why}")
-        again = [entries[number] for number in result.again]
+        repeated = [number for number in self._buffer.extend_again(entries, result.again) if number not in result.rejected]
+        again = [entries[number] for number in repeated]
         for entry in again:
             if entry.attempts >= self._settings.max_attempts:
                 text = f"{short_repr(entry.value)} was sent {entry.attempts} times (max_attempts)"
                 return self._fail(None, f"{text}: {reason}")
-        failed = {*result.again, *result.rejected}
+        failed = {*repeated, *result.rejected}
         accepted = [entry.size for number, entry in enumerate(entries) if number not in failed]
         with self._changed:
             spread = random.uniform(1, 1.5)
