@@ -23,6 +23,7 @@ CONNECTORS: Final = {
     "postgres-cdc": "postgres_cdc:PostgresCdcConnector",
     "print": "spark:PrintConnector",
     "qdrant": "qdrant:QdrantConnector",
+    "redis": "redis:RedisConnector",
     "savepoint": "savepoint:SavepointConnector",
     "spark": "spark:SparkConnector",
     "sqlite-vec": "sqlite_vec:SqliteVecConnector",
