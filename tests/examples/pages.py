@@ -176,6 +176,8 @@ PAGES: dict[str, Page] = {
     "docs/micro-batch.md": Page(("12 counts, each once", "['tea 3', 'tea 7']"), targets=("spark",)),
     "docs/object-stores.md": Page(targets=("local",)),  # in the memory of one process
     "docs/postgresql.md": Page(targets=()),  # needs a server: tests/connectors/postgres/test_page.py
+    # needs a server: tests/connectors/redis/test_page.py
+    "docs/redis.md": Page(("home", "home", "cart"), targets=(), left_out=r"[+|]|\d+ rows"),
     "docs/operating.md": Page(
         ("restarts: 0", "went on twice", "refused"), left_out=r"\(\d, \d+\)|\d+ COMPLETED \d+ ms \d+ bytes"
     ),

@@ -382,7 +382,9 @@ class _Sender:
                 self._sink.handle_rejected(entries[number].value, why)
             except Exception as error:  # noqa: BLE001 - the task's thread raises it
                 return self._fail(error, f"{short_repr(entries[number].value)} is rejected: {why}")
-        repeated = [number for number in self._buffer.extend_again(entries, result.again) if number not in result.rejected]
+        repeated = [
+            number for number in self._buffer.extend_again(entries, result.again) if number not in result.rejected
+        ]
         again = [entries[number] for number in repeated]
         for entry in again:
             if entry.attempts >= self._settings.max_attempts:
