@@ -87,10 +87,14 @@ class RedisConnections:
         A connection that fails is closed, so that a late reply cannot be taken for that of another command.
         """
         sent = list(commands)
+        return self.execute_packed([pack_command(command) for command in sent], len(sent))
+
+    def execute_packed(self, packed: Sequence[bytes], count: int) -> list[Any]:
+        """Do the same with packed commands, of which there are so many."""
         connection = self._pool.get_connection()
         try:
-            connection.send_packed_command(connection.pack_commands(sent))
-            return [self._read(connection) for _ in sent]
+            connection.send_packed_command([b"".join(packed)])
+            return [self._read(connection) for _ in range(count)]
         except BaseException:
             connection.disconnect()
             raise
@@ -140,19 +144,23 @@ def is_passing_reply(error: Exception) -> bool:
     return text.partition(" ")[0] in _PASSING
 
 
-def count_bytes(commands: Sequence[Command]) -> int:
-    """Return the size of the arguments of commands.
+def pack_command(command: Command) -> bytes:
+    """Return a command as it is sent. Faster than the library, which makes pieces for its connection.
 
     Raises:
         WrongTypeError: for an argument that is neither text nor bytes nor a number.
     """
-    size = 0
-    for command in commands:
-        for part in command:
-            if isinstance(part, str | bytes):
-                size += len(part)
-            elif type(part) in (int, float):
-                size += 8
-            else:
-                raise WrongTypeError(f"Redis stores text, bytes and numbers, and no {type(part).__name__}: {part!r}")
-    return size
+    pieces = [b"*%d\r\n" % len(command)]
+    for part in command:
+        if isinstance(part, str):
+            data = part.encode()
+        elif isinstance(part, bytes):
+            data = part
+        elif type(part) is int:
+            data = b"%d" % part
+        elif type(part) is float:
+            data = repr(part).encode()
+        else:
+            raise WrongTypeError(f"Redis stores text, bytes and numbers, and no {type(part).__name__}: {part!r}")
+        pieces.append(b"$%d\r\n%b\r\n" % (len(data), data))
+    return b"".join(pieces)

@@ -13,8 +13,8 @@ HSET with an expiry, are a transaction.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from itertools import chain
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from penstock.base.errors import ContractError, WrongValueError, short_repr
 from penstock.connectors.async_sink.request_buffer import AsyncSinkSettings
@@ -24,9 +24,9 @@ from penstock.connectors.redis.client import (
     RedisAddress,
     RedisConnections,
     Value,
-    count_bytes,
     is_passing_reply,
     load_library,
+    pack_command,
 )
 from penstock.runtime.connector import SinkWriterContext
 
@@ -36,8 +36,7 @@ T = TypeVar("T")
 SETTINGS: Final = AsyncSinkSettings(max_in_flight_requests=4, max_time_in_buffer_ms=200)
 
 
-@dataclass(frozen=True, slots=True)
-class RedisCommand:
+class RedisCommand(NamedTuple):
     """What to send for a record. Create it by one of the static methods; keys and values are text, bytes or numbers.
 
     Attributes:
@@ -132,7 +131,7 @@ class RedisCommand:
 
 
 def _flatten(fields: Mapping[Any, Value]) -> tuple[Value, ...]:
-    return tuple(part for pair in fields.items() for part in pair)
+    return tuple(chain.from_iterable(fields.items()))
 
 
 def _build(name: str, key: Value, arguments: tuple[Value, ...], ttl_ms: int | None) -> RedisCommand:
@@ -148,7 +147,28 @@ def _check_ttl(ttl_ms: int | None) -> None:
         raise WrongValueError(f"ttl_ms is {ttl_ms}; it must be positive")
 
 
-class RedisSink(AsyncSinkBase[T, RedisCommand], Generic[T]):
+class PackedCommand(NamedTuple):
+    """A command as it is sent.
+
+    Attributes:
+        data: the bytes.
+        replies: how many commands they are, with MULTI and EXEC.
+        command: the command, for errors.
+    """
+
+    data: bytes
+    replies: int
+    command: RedisCommand
+
+    def __repr__(self) -> str:
+        return repr(self.command)
+
+
+_MULTI: Final = pack_command(("MULTI",))
+_EXEC: Final = pack_command(("EXEC",))
+
+
+class RedisSink(AsyncSinkBase[T, PackedCommand], Generic[T]):
     """Sends a command for each record. At least once; see the module for what that means for each command.
 
     Args:
@@ -174,43 +194,46 @@ class RedisSink(AsyncSinkBase[T, RedisCommand], Generic[T]):
         self._to_command = to_command
         load_library(type(self).__name__)
 
-    def create_client(self, context: SinkWriterContext) -> RequestClient[RedisCommand]:
+    def create_client(self, context: SinkWriterContext) -> RequestClient[PackedCommand]:
         """See `AsyncSinkBase`."""
         return _PipelineClient(self._address, type(self).__name__)
 
-    def convert(self, record: T, timestamp: int | None) -> RedisCommand:
+    def convert(self, record: T, timestamp: int | None) -> PackedCommand:
         """See `AsyncSinkBase`."""
         command = self._to_command(record)
         if not isinstance(command, RedisCommand):
             raise ContractError(f"to_command of a RedisSink must return a RedisCommand, not {short_repr(command)}")
-        return command
+        commands = command.commands
+        if len(commands) == 1:
+            return PackedCommand(pack_command(commands[0]), 1, command)
+        return PackedCommand(b"".join([_MULTI, *map(pack_command, commands), _EXEC]), len(commands) + 2, command)
 
-    def get_size_in_bytes(self, entry: RedisCommand) -> int:
-        """Return the size of the arguments."""
-        return count_bytes(entry.commands)
+    def get_size_in_bytes(self, entry: PackedCommand) -> int:
+        """Return the size of the command."""
+        return len(entry.data)
 
-    def get_ordering_key(self, entry: RedisCommand) -> Hashable | None:
+    def get_ordering_key(self, entry: PackedCommand) -> Hashable | None:
         """Return the key."""
-        return entry.key if isinstance(entry.key, bytes) else str(entry.key).encode()
+        key = entry.command.key
+        return key if isinstance(key, bytes) else str(key).encode()
 
 
-class _PipelineClient(RequestClient[RedisCommand]):
+class _PipelineClient(RequestClient[PackedCommand]):
     """Sends entries in one pipeline; threads may do so at the same time, each with its connection."""
 
     def __init__(self, address: RedisAddress, user: str) -> None:
         self._connections = RedisConnections(address, user)
 
-    def submit_request_entries(self, entries: Sequence[RedisCommand]) -> RequestResult:
+    def submit_request_entries(self, entries: Sequence[PackedCommand]) -> RequestResult:
         """Send entries; those that the server cannot take at present are to be sent again."""
-        sent: list[Command] = []
-        for entry in entries:
-            sent += entry.commands if len(entry.commands) == 1 else [("MULTI",), *entry.commands, ("EXEC",)]
-        replies = iter(self._connections.execute(sent))
+        count = sum(entry.replies for entry in entries)
+        replies = self._connections.execute_packed([entry.data for entry in entries], count)
         again: list[int] = []
         rejected: dict[int, str] = {}
+        end = 0
         for number, entry in enumerate(entries):
-            count = len(entry.commands)
-            errors = _find_errors([next(replies) for _ in range(count if count == 1 else count + 2)])
+            start, end = end, end + entry.replies
+            errors = _find_errors(replies[start:end])
             if not errors:
                 continue
             if all(map(is_passing_reply, errors)):
@@ -230,6 +253,6 @@ class _PipelineClient(RequestClient[RedisCommand]):
 
 def _find_errors(replies: Sequence[Any]) -> list[Exception]:
     """Return the errors among the replies of an entry, also those within the reply of EXEC."""
-    *others, last = replies
-    parts = [*others, *last] if isinstance(last, list) else replies
+    last = replies[-1]
+    parts = [*replies[:-1], *last] if isinstance(last, list) else replies
     return [reply for reply in parts if isinstance(reply, Exception)]
