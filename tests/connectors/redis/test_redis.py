@@ -321,7 +321,7 @@ def test_trimmed_entries_are_an_error(server: RedisServer) -> None:
     reader.close()
     server.call(("XTRIM", "s", "MAXLEN", 3))  # 5 was read, 6 was not
     reader = open_reader(source, splits)
-    with pytest.raises(OperationError, match=r"stream 's' was trimmed: 1 entries behind .* are gone before they"):
+    with pytest.raises(OperationError, match=r"stream 's' was trimmed: 1 entries after .* were removed before they"):
         reader.poll_next(10)
     reader.close()
 

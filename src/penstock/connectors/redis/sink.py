@@ -37,7 +37,7 @@ SETTINGS: Final = AsyncSinkSettings(max_in_flight_requests=4, max_time_in_buffer
 
 
 class RedisCommand(NamedTuple):
-    """What to send for a record. Create it by one of the static methods; keys and values are text, bytes or numbers.
+    """The command for a record. Create it by one of the static methods; keys and values are text, bytes or numbers.
 
     Attributes:
         key: the key or the channel. The commands of a key arrive in order.
@@ -152,7 +152,7 @@ class PackedCommand(NamedTuple):
 
     Attributes:
         data: the bytes.
-        replies: how many commands they are, with MULTI and EXEC.
+        replies: how many replies the server sends, with those to MULTI and EXEC.
         command: the command, for errors.
     """
 

@@ -1,15 +1,15 @@
 """`RedisStreamSource`: reads streams of Redis or Valkey, one split a stream.
 
-**Positions.** A position is the id of the last entry that was read; XREAD continues behind it. Readers have no consumer
+**Positions.** A position is the id of the last entry that was read; XREAD continues after it. Readers have no consumer
 group, so nothing is acknowledged and nothing is removed: a checkpoint has the positions, and after a failure reading
 continues exactly there, as long as the stream keeps its entries.
 
 **Trimmed entries.** A stream that is trimmed (MAXLEN, MINID) loses its oldest entries, perhaps before they are read,
-and XREAD does not say so. The server counts the entries ever added and those it has, so it is known how many are gone.
-A split has the number of entries up to its position: if more are gone, unread ones are among them, and the source
-fails. The count is read with the entries, in one transaction. It is exact if entries go from the front. Single entries
-that are removed (XDEL) are not missed while the entry at the position is there. After that the source may fail although
-only such entries are gone; it counts anew whenever it reaches the end of the stream.
+and XREAD does not say so. The server counts the entries ever added and those it has; the difference is lost. A split
+has the number of entries up to its position: if more are lost, unread ones are among them, and the source fails. The
+count is read with the entries, in one transaction. It is exact if entries go from the front. Single entries that are
+removed (XDEL) are not missed while the entry at the position exists. After that the source may fail although only such
+entries are lost; it corrects its count whenever it reaches the end of the stream.
 
 Redis 7 and later, and all of Valkey, have these counts.
 
@@ -72,12 +72,12 @@ class StreamSplit:
 
 
 class StreamState(NamedTuple):
-    """What the server says about a stream.
+    """The state of a stream, according to the server.
 
     Attributes:
         added: how many entries were ever added.
-        gone: how many of them are no longer there.
-        first: the id of the oldest entry that is there; None if there is none.
+        gone: how many of them were removed.
+        first: the id of the oldest entry; None for an empty stream.
         last: the id of the entry that was added last.
     """
 
@@ -314,7 +314,7 @@ class _StreamReader(connector.SourceReader[Any, StreamSplit]):
     def _fetch(self, split: StreamSplit, max_records: int) -> tuple[list[RedisStreamEntry], StreamState] | None:
         """Return the next entries of a stream and its state, both at one moment; None while the server is away.
 
-        Fails if unread entries are gone.
+        Fails if unread entries are lost.
         """
         key = split.key
         commands: list[Command] = [
@@ -382,7 +382,7 @@ class _StreamReader(connector.SourceReader[Any, StreamSplit]):
 
 
 def check_complete(split: StreamSplit, state: StreamState) -> None:
-    """Raise `OperationError` if a stream has lost entries behind the position, or is another one by now."""
+    """Raise `OperationError` if a stream has lost entries after the position, or is another one by now."""
     if state.added < split.count or id_parts(state.last) < id_parts(split.position):
         raise OperationError(
             f"stream {split.key!r} was removed, or made anew, after entry {split.position} was read: the position of "
@@ -391,7 +391,7 @@ def check_complete(split: StreamSplit, state: StreamState) -> None:
     is_trimmed = state.first is None or id_parts(state.first) > id_parts(split.position)
     if is_trimmed and state.gone > split.count:
         raise OperationError(
-            f"stream {split.key!r} was trimmed: {state.gone - split.count} entries behind {split.position} are gone "
-            "before they were read. Let it keep more (a larger MAXLEN, an earlier MINID), and start the job without "
-            "the checkpoint, or with starts_at='latest', to go on without them"
+            f"stream {split.key!r} was trimmed: {state.gone - split.count} entries after {split.position} were "
+            "removed before they were read. Let it keep more (a larger MAXLEN, an earlier MINID), and start the job "
+            "without the checkpoint, or with starts_at='latest', to go on without them"
         )
