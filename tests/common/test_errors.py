@@ -60,7 +60,7 @@ ALLOWED = {
         ("runtime/task/channels/result_partition.py::_Routes.*", "IndexError"),
         ("drivers/spark/sockets.py::_listen", "OSError"),
         ("sql/catalogs/file_catalog.py::_read", "KeyError"),
-        ("sql/models/openai.py::HttpClient.*", "ConnectionError"),
+        ("connectors/http_client.py::HttpClient.*", "ConnectionError"),
     ),
     "storage/files.py catches it and raises a CheckpointError": (
         ("base/durable_files.py::publish", "FileExistsError"),
