@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -35,13 +36,14 @@ class Service:
     settings: AsyncSinkSettings
     refuses: float
     keeps_order: bool = False
+    supersedes: Callable[[Any, Any], bool] | None = None
     buffer: RequestBuffer = field(init=False)
     accepted: list[tuple[Any, int]] = field(default_factory=list)
     in_flight: list[tuple[float, list[Entry]]] = field(default_factory=list)
     now_ms: float = 0
 
     def __post_init__(self) -> None:
-        self.buffer = RequestBuffer(self.settings, self.keeps_order)
+        self.buffer = RequestBuffer(self.settings, self.keeps_order, self.supersedes)
 
     def send(self, is_flushing: bool) -> None:
         while entries := self.buffer.take(self.now_ms, is_flushing):
@@ -73,9 +75,22 @@ class Service:
                 self.buffer.complete(entries, again, self.now_ms, self.choose.choice([0, 25]))
 
 
+def is_third(later: tuple[Any, int], earlier: tuple[Any, int]) -> bool:
+    """Whether the later of two values supersedes the other."""
+    return later[1] % 3 == 0
+
+
+def check_superseded(added: list[Any], accepted: list[Any]) -> None:
+    """The values of a key come in order, and each that does not was superseded by the next one."""
+    assert accepted == [value for value in added if value in set(accepted)]
+    for value, following in zip(added, [*added, None][1:], strict=True):
+        assert value in accepted or (following is not None and is_third(following, value))
+
+
 def check_history(seed: int) -> None:
     choose = random.Random(seed)
-    service = Service(choose, random_settings(choose), choose.choice([0, 0.3, 0.7]), choose.random() < 0.5)
+    refuses, keeps_order = choose.choice([0, 0.3, 0.7]), choose.random() < 0.5
+    service = Service(choose, random_settings(choose), refuses, keeps_order, choose.choice([None, is_third]))
     keys: list[Any] = choose.choice([[None], ["a"], ["a", "b", "c", None], list(range(20))])
     added: list[tuple[Any, int]] = []
     for number in range(choose.randint(1, 60)):
@@ -92,6 +107,11 @@ def check_history(seed: int) -> None:
         service.send(True)
         if not service.buffer.is_empty:
             service.finish()
+    if service.supersedes is not None:
+        for key in set(keys) - {None}:
+            of_key = [[value for value in values if value[0] == key] for values in (added, service.accepted)]
+            check_superseded(*of_key)
+        return
     assert Counter(service.accepted) == Counter(added)
     for key in set(keys) - {None}:
         assert [value for value in service.accepted if value[0] == key] == [v for v in added if v[0] == key]

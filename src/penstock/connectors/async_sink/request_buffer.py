@@ -5,7 +5,8 @@ A buffer has no clock, no thread and no connection: callers pass the time, and r
 **Order.** Entries without an ordering key leave in order, but several requests are in flight at a time and a part of a
 request may be sent again, so they may arrive in another order. Entries with the same ordering key arrive in order: a
 request has one entry of a key, and the next one waits until that entry is accepted. For a service that executes the
-entries of a request in order, a request has as many of a key as fit, and only other requests wait.
+entries of a request in order, a request has as many of a key as fit, and only other requests wait. Where a later entry
+supersedes an earlier one, such as a whole row, it takes the place of one that still waits.
 
 **Congestion.** The number of entries in flight is limited by additive increase and multiplicative decrease, as Flink's
 `AIMDScalingStrategy` does: a request that is accepted raises the limit, one of which parts are sent again lowers it.
@@ -14,7 +15,7 @@ entries of a request in order, a request has as many of a key as fit, and only o
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
@@ -113,11 +114,21 @@ class RequestBuffer:
     Args:
         settings: the limits.
         keeps_order: whether the service executes the entries of a request in order.
+        supersedes: whether the first of two values with the same ordering key, the later one, makes the other
+            superfluous; None if no value does.
     """
 
-    def __init__(self, settings: AsyncSinkSettings, keeps_order: bool = False) -> None:
+    def __init__(
+        self,
+        settings: AsyncSinkSettings,
+        keeps_order: bool = False,
+        supersedes: Callable[[Any, Any], bool] | None = None,
+    ) -> None:
         self._settings = settings
         self._keeps_order = keeps_order
+        self._supersedes = supersedes
+        #: by key, the last entry that waits and has not been sent; kept only if entries may supersede others
+        self._last: dict[Hashable, Entry] = {}
         self._waiting: deque[Entry] = deque()
         #: entries to send again, oldest first; they precede the waiting ones
         self._again: list[Entry] = []
@@ -149,7 +160,14 @@ class RequestBuffer:
         return max(1, int(self._limit))
 
     def add(self, entry: Entry) -> None:
-        """Add an entry behind the others."""
+        """Add an entry behind the others, or in the place of the one that it supersedes."""
+        if self._supersedes is not None and entry.key is not None:
+            last = self._last.get(entry.key)
+            if last is not None and self._supersedes(entry.value, last.value):
+                self._waiting_bytes += entry.size - last.size
+                last.value, last.size = entry.value, entry.size
+                return
+            self._last[entry.key] = entry
         entry.number = self._added
         self._added += 1
         self._waiting.append(entry)
@@ -231,8 +249,11 @@ class RequestBuffer:
             entries.append(waiting.popleft())
             size += entry.size
             self._waiting_bytes -= entry.size
-            if key is not None and not self._keeps_order:
-                held.add(key)
+            if key is not None:
+                if not self._keeps_order:
+                    held.add(key)
+                if self._last.get(key) is entry:
+                    del self._last[key]
         waiting.extendleft(reversed(skipped))
 
     def extend_again(self, entries: Sequence[Entry], again: Iterable[int]) -> list[int]:

@@ -31,6 +31,8 @@ from penstock.runtime.connector import RecordError, Sink, SinkWriter, SinkWriter
 
 T = TypeVar("T")
 EntryT = TypeVar("EntryT")
+#: an entry, its size in bytes, and its ordering key
+Made = tuple[Any, int, Hashable | None]
 
 #: how often a task with unaccepted entries looks for errors when no records arrive
 _LOOK_MS: Final = 200
@@ -56,6 +58,7 @@ class RequestResult:
         again: the positions of entries to send again.
         rejected: the positions of entries that the service will never accept, and its reasons.
         delay_ms: the least delay until entries are sent again, if the service names one.
+        reason: why entries are sent again, for the error after the last attempt.
 
     Examples:
         >>> from penstock.datastream.connectors import RequestResult
@@ -66,6 +69,7 @@ class RequestResult:
     again: Sequence[int] = ()
     rejected: Mapping[int, str] = field(default_factory=dict)
     delay_ms: float = 0
+    reason: str = field(default="the service asks for it again", repr=False)
 
 
 class RequestClient(ABC, Generic[EntryT]):
@@ -149,6 +153,13 @@ class AsyncSinkBase(Sink[T], Generic[T, EntryT]):
         """Return a key whose entries must arrive in order; None (the default) if the order does not matter."""
         return None
 
+    def supersedes(self, later: EntryT, earlier: EntryT) -> bool:
+        """Return whether an entry makes an earlier one with the same ordering key superfluous. By default not.
+
+        An entry that still waits is then left out. Right for whole rows, and wrong for parts of rows and for counters.
+        """
+        return False
+
     def handle_rejected(self, entry: EntryT, reason: str) -> None:
         """Handle an entry that the service will never accept. By default the job fails.
 
@@ -180,7 +191,7 @@ class AsyncSinkWriter(SinkWriter[T, Any]):
     def write_batch(self, values: list[T], timestamps: list[int] | None) -> None:
         """Add the records' entries to the buffer; wait while it is full."""
         sink, largest = self._sink, self._sink.settings.max_record_size_in_bytes
-        made: list[tuple[Any, int, Hashable | None]] = []
+        made: list[Made] = []
         for number, record in enumerate(values):
             try:
                 entry = sink.convert(record, None if timestamps is None else timestamps[number])
@@ -193,6 +204,10 @@ class AsyncSinkWriter(SinkWriter[T, Any]):
                     f"{self._name}: the entry {short_repr(entry)} has {size} bytes, max_record_size_in_bytes is "
                     f"{largest}"
                 )
+        self.add(made)
+
+    def add(self, made: Sequence[Made]) -> None:
+        """Add entries with their sizes and ordering keys to the buffer; wait while it is full."""
         self._sender.add(made)
         self._report()
 
@@ -234,7 +249,9 @@ class _Sender:
     def __init__(self, sink: AsyncSinkBase[Any, Any], client: RequestClient[Any], name: str) -> None:
         self._sink, self._client, self._name = sink, client, name
         self._settings = sink.settings
-        self._buffer = RequestBuffer(sink.settings, sink.keeps_order_in_request)
+        has_superseding = type(sink).supersedes is not AsyncSinkBase.supersedes
+        supersedes = sink.supersedes if has_superseding else None
+        self._buffer = RequestBuffer(sink.settings, sink.keeps_order_in_request, supersedes)
         self._changed = threading.Condition()
         self._counts = {"numRecordsSend": 0, "numBytesSend": 0, "numRecordsSendErrors": 0}
         self._error: Exception | None = None
@@ -253,8 +270,8 @@ class _Sender:
         """Whether every entry has been accepted, and no error waits."""
         return self._buffer.is_empty and self._error is None
 
-    def add(self, made: Sequence[tuple[Any, int, Hashable | None]]) -> None:
-        """Add entries, given as values, sizes and keys; wait while the buffer is full."""
+    def add(self, made: Sequence[Made]) -> None:
+        """See `AsyncSinkWriter.add`."""
         now_ms = self._now_ms()
         with self._changed:
             for value, size, key in made:
@@ -373,7 +390,8 @@ class _Sender:
                 first = short_repr(entries[0].value)
                 self._fail(error, f"a request of {len(entries)} entries failed, the first {first}")
         else:
-            self._finish(entries, result or RequestResult(), "the service asks for it again")
+            result = result or RequestResult()
+            self._finish(entries, result, result.reason)
 
     def _finish(self, entries: list[Entry], result: RequestResult, reason: str) -> None:
         """Note what became of a request."""
