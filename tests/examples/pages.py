@@ -178,6 +178,7 @@ PAGES: dict[str, Page] = {
     "docs/postgresql.md": Page(targets=()),  # needs a server: tests/connectors/postgres/test_page.py
     # needs a server: tests/connectors/redis/test_page.py
     "docs/redis.md": Page(("home", "home", "cart"), targets=(), left_out=r"[+|]|\d+ rows"),
+    "docs/opensearch.md": Page(("written",), targets=()),  # a server: tests/connectors/opensearch/test_server.py
     "docs/operating.md": Page(
         ("restarts: 0", "went on twice", "refused"), left_out=r"\(\d, \d+\)|\d+ COMPLETED \d+ ms \d+ bytes"
     ),

@@ -53,6 +53,8 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "src/penstock/connectors/iceberg/": ("tests/connectors/iceberg/",),
     "src/penstock/connectors/iceberg/hadoop.py": ("tests/table/catalog/",),
     "src/penstock/connectors/kafka/": ("tests/connectors/kafka/", "tests/simulation/test_kafka_sinks.py"),
+    "src/penstock/connectors/http_client.py": ("tests/connectors/opensearch/", "tests/table/models/"),
+    "src/penstock/connectors/opensearch.py": ("tests/connectors/opensearch/",),
     "src/penstock/connectors/postgres/": ("tests/connectors/postgres/",),
     "src/penstock/connectors/redis/": ("tests/connectors/redis/",),
     "src/penstock/connectors/file/": ("tests/connectors/test_file", "tests/simulation/test_file_sinks.py"),
@@ -92,6 +94,10 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
         f"{_SQL}connectors/{name}.py": ("tests/table/models/",)
         for name in ("pgvector", "qdrant", "sqlite_vec", "vector_stores")
     },
+    f"{_SQL}connectors/opensearch.py": (
+        "tests/connectors/opensearch/",
+        "tests/table/connectors/test_connectors_page.py",
+    ),
     f"{_SQL}expressions/": ("tests/table/built_in/",),
     f"{_SQL}logical/": ("tests/table/sql/", "tests/table/compiled/"),
     f"{_SQL}statements/plans.py": ("tests/table/compiled/",),
@@ -119,6 +125,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "docs/kafka-sink.md": ("tests/connectors/kafka/test_sink_page.py",),
     "docs/kafka-to-postgresql.md": ("tests/cli/trial/test_recipe_page.py",),
     "docs/metrics.md": ("tests/server/test_metrics_of_a_job.py",),
+    "docs/opensearch.md": ("tests/connectors/opensearch/test_server.py",),
     "docs/postgresql.md": ("tests/connectors/postgres/test_page.py",),
     "docs/redis.md": ("tests/connectors/redis/test_page.py",),
     "docs/running.md": ("tests/examples/", "tests/clusters/"),

@@ -1,9 +1,14 @@
 """Fetches what the servers of the tests need, so that no test waits for it: `python -m tests.servers.install`."""
 
-from tests.servers import registry
+from contextlib import suppress
 
+from tests.servers import opensearch, registry
+
+from penstock.base.errors import PenstockError
 from penstock.cli.trial import servers as kafka
 
 if __name__ == "__main__":
     kafka.installation()
     registry.installation()
+    with suppress(PenstockError):  # without a Java compiler its tests are skipped
+        opensearch.installation()

@@ -21,13 +21,19 @@ def test_the_pages_are_as_the_code_makes_them() -> None:
 
 
 def test_each_connector_and_format_with_options_is_on_the_page() -> None:
-    """And each option says what it does."""
+    """And each option says what it does. Connectors that differ in their names alone share a table."""
     text = PAGE.read_text()
-    for name in built_in().names():
+    connectors = {name: built_in().find(name) for name in built_in().names()}
+    shown = [
+        (connector.required_options, connector.optional_options)
+        for name, connector in connectors.items()
+        if connector is not None and f"<!-- options of {name} -->" in text
+    ]
+    for name in connectors:
         connector = built_in().find(name)
         assert connector is not None
         options = [*connector.required_options, *connector.optional_options]
-        assert not options or f"<!-- options of {name} -->" in text
+        assert not options or (connector.required_options, connector.optional_options) in shown, name
         assert all(one.description() for one in options if one.key() != "connector")
     text = FORMATS.read_text()
     for one in built_in_formats():

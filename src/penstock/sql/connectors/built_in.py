@@ -31,8 +31,10 @@ CONNECTORS: Final = {
 }
 #: those that are created with the formats
 CONNECTORS_WITH_FORMATS: Final = {
+    "elasticsearch-7": "opensearch:Elasticsearch7Connector",
     "filesystem": "filesystem.connector:FilesystemConnector",
     "kafka": "kafka.connector:KafkaConnector",
+    "opensearch": "opensearch:OpensearchConnector",
     "socket": "spark:SocketConnector",
     "upsert-kafka": "kafka.connector:UpsertKafkaConnector",
 }
