@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
+import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -229,6 +231,26 @@ def test_changes_by_key_are_computed_anew_when_another_commit_came_first(
     there = {f"file://{path}" for path in lake.folder.glob("warehouse/db/t/data/*.parquet")}
     old = {entry["file_path"] for entry in lake.table("t").inspect.all_files().to_pylist()}
     assert files <= there <= old  # the files of the refused attempt are gone
+
+
+def test_a_commit_that_sqlite_refuses_is_made_later(lake: Lake) -> None:
+    """G9: the connection that wanted to make it shows it, as long as another process reads."""
+    impatient = Lake(lake.folder, more=(("uri", f"{lake.properties['uri']}?timeout=0.01"),))
+    sink = builder(impatient).build()
+    commit(sink, prepared(sink, [(1, "a")], host()))
+    staged = prepared(sink, [(2, "b")], host("b"))
+    committer = sink.create_committer(host("b"))
+    with contextlib.closing(sqlite3.connect(lake.folder / "catalog.db")) as reader:
+        reading = reader.execute("SELECT * FROM iceberg_tables UNION ALL SELECT * FROM iceberg_tables")
+        reading.fetchone()
+        for _ in range(2):
+            with pytest.raises(Exception, match="database is locked"):
+                committer.commit(staged)
+        reading.close()
+    assert lake.rows("t") == [(1, "a")]
+    committer.commit(staged)
+    committer.close()
+    assert lake.rows("t") == [(1, "a"), (2, "b")]
 
 
 def test_a_commit_that_is_always_refused_fails(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,8 @@ two, and expiry does not remove the ledger.
 - *Lost answers.* A commit whose answer is lost (or that failed because another one came first) is retried on the
   current table, whose ledger shows whether it succeeded. pyiceberg's own retries are therefore off: they would add the
   files to the current table without checking.
+- *Refused commits.* If SQLite refuses a COMMIT because another process reads, the connection still shows the change.
+  So the next attempt opens the catalog again.
 - *Zombies.* A committer that was given up but still lives commits against the head that it has seen. Either its
   successor came first, and the catalog rejects the zombie because the branch has moved; it then looks again, and finds
   all names. Or the zombie came first, and the successor finds the names. The catalog checks both requirements of a
@@ -385,6 +387,9 @@ class IcebergCommitter(Committer[Staged]):
                     raise
                 LOG.info("a commit to table %s is tried again: %s", self._settings.loader.title, error)
                 time.sleep(random.uniform(0.5, 1) * min(_PAUSE_S * 2**attempt, _PAUSE_MAX_S))
+            except BaseException:
+                self.close()  # its connection may show a commit that the database has refused
+                raise
             else:
                 return
 

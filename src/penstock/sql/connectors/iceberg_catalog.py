@@ -121,6 +121,7 @@ class IcebergCatalog(LakeCatalog):
         except exceptions.CommitFailedException:
             raise  # tried again
         except Exception as error:  # each kind of catalog has errors of its own
+            self.close()  # a connection to SQLite shows changes that it did not commit
             if "Invalid method name" in str(error):
                 raise UnsupportedError(
                     f"catalog {self.name}: the Hive metastore does not know what pyiceberg asks: {_first_line(error)}. "
