@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import json
+import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyroaring import BitMap64
 
 from penstock.base.errors import (
     ConfigurationError,
@@ -208,11 +212,52 @@ def test_deletion_vectors_and_files_elsewhere_are_refused(tmp_path: Path) -> Non
     vector = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "sizeInBytes": 1, "cardinality": 1}
     version = tmp_path / "_delta_log" / f"{1:020d}.json"
     version.write_text(json.dumps({"add": {**add, "deletionVector": vector}}))
-    with pytest.raises(UnsupportedTableError, match=r"x\.parquet .* deletion vector, which is not read"):
+    with pytest.raises(UnsupportedTableError, match=r"x\.parquet .* deletion vector, so version 1 is not followed"):
         following.rows()
     version.write_text(json.dumps({"add": {**add, "path": "s3://elsewhere/x.parquet"}}))
     with pytest.raises(UnsupportedTableError, match="clones that share files are not read"):
         Following(follow(tmp_path).starting_version(1).build()).rows()
+
+
+_B85 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+_Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+
+
+def _vector(deleted: Sequence[int]) -> dict[str, Any]:
+    bitmap = struct.pack("<i", 1681511377) + BitMap64(deleted).serialize()
+    bitmap += bytes(-len(bitmap) % 4)
+    text = base64.b85encode(bitmap).decode().translate(str.maketrans(_B85, _Z85))
+    vector = {"storageType": "i", "pathOrInlineDv": text, "sizeInBytes": len(bitmap), "cardinality": len(deleted)}
+    return {"deletionVector": vector}
+
+
+def delete_by_vector(path: Path, version: int, deleted: Sequence[int], before: Sequence[int] = ()) -> None:
+    """Write a version in which a vector deletes rows of the table's only file, as Spark does."""
+    (added,) = pa.table(DeltaTable(path).get_add_actions()).to_pylist()
+    file = {"path": added["path"], "partitionValues": {}, "dataChange": True}
+    statistics = {"stats": json.dumps({"numRecords": added["num_records"]})}
+    features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
+    actions: list[dict[str, Any]] = [
+        {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}},
+        {"remove": {**file, "deletionTimestamp": 0, **(_vector(before) if before else {})}},
+        {"add": {**file, "size": added["size_bytes"], "modificationTime": 0, **statistics, **_vector(deleted)}},
+    ]
+    (path / "_delta_log" / f"{version:020d}.json").write_text("\n".join(map(json.dumps, actions)))
+
+
+def test_rows_that_a_deletion_vector_deletes_are_not_read(tmp_path: Path) -> None:
+    append(tmp_path, range(6))
+    delete_by_vector(tmp_path, 1, [0, 3])
+    bounded = DeltaSource.for_bounded_row_data(tmp_path)
+    assert read_ids(read_source(bounded.build())) == [1, 2, 4, 5]
+    following = Following(follow(tmp_path).build())
+    assert sorted(row.id for row in following.rows()) == [1, 2, 4, 5]
+    before = DeltaSource.for_bounded_row_data(tmp_path).version_as_of(0)
+    assert read_ids(read_source(before.build())) == list(range(6))
+    delete_by_vector(tmp_path, 2, [0, 3, 5], [0, 3])
+    assert read_ids(read_source(bounded.build())) == [1, 2, 4]
+    with pytest.raises(UnsupportedTableError, match=r"deletion vector, so version 2 is not followed"):
+        following.rows()
 
 
 def test_mistakes_are_named(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -65,6 +65,7 @@ class Version:
         removed: files whose rows were deleted. Files that were only compacted are in neither tuple.
         changes: files with row-level changes; empty if the writer recorded none.
         columns: the table's new columns; None if they did not change.
+        vector: a file some of whose rows are deleted by a deletion vector; None without one.
     """
 
     number: int
@@ -73,6 +74,7 @@ class Version:
     removed: tuple[LoggedFile, ...]
     changes: tuple[LoggedFile, ...]
     columns: pa.Schema | None
+    vector: str | None = None
 
 
 def read_version(location: TablePlace, files: pafs.FileSystem, number: int) -> Version | None:
@@ -92,9 +94,11 @@ def read_version(location: TablePlace, files: pafs.FileSystem, number: int) -> V
 
 def _version(location: TablePlace, number: int, actions: Sequence[Mapping[str, Any]]) -> Version:
     added, removed, changes = [], [], []
-    columns, operation = None, ""
+    columns, operation, vector = None, "", None
     for action in actions:
         for kind, details in action.items():
+            if kind in ("add", "remove") and details.get("deletionVector") and details.get("dataChange", True):
+                vector = unquote(details["path"])
             if kind == "add" and details.get("dataChange", True):
                 added.append(_file(location, details))
             elif kind == "remove" and details.get("dataChange", True):
@@ -105,7 +109,7 @@ def _version(location: TablePlace, number: int, actions: Sequence[Mapping[str, A
                 columns = _columns(details["schemaString"])
             elif kind == "commitInfo":
                 operation = str(details.get("operation", ""))
-    return Version(number, operation, tuple(added), tuple(removed), tuple(changes), columns)
+    return Version(number, operation, tuple(added), tuple(removed), tuple(changes), columns, vector)
 
 
 def _columns(text: str) -> pa.Schema:
@@ -116,16 +120,15 @@ def _columns(text: str) -> pa.Schema:
 
 def _file(location: TablePlace, details: Mapping[str, Any]) -> LoggedFile:
     path = unquote(details["path"])
-    if details.get("deletionVector"):
-        raise _has_vectors(location, path)
     _check_relative(location, path)
     return LoggedFile(path, tuple((details.get("partitionValues") or {}).items()))
 
 
-def _has_vectors(location: TablePlace, path: str) -> UnsupportedTableError:
-    return UnsupportedTableError(
-        f"rows of {path} in the Delta table {location.path} are deleted by a deletion vector, which is not read: turn "
-        "them off (delta.enableDeletionVectors = false) and run REORG TABLE … APPLY (PURGE)"
+def refuse_vector(location: TablePlace, path: str, why: str) -> NoReturn:
+    """Raise `UnsupportedTableError` for a file some of whose rows are deleted by a deletion vector."""
+    raise UnsupportedTableError(
+        f"rows of {path} in the Delta table {location.path} are deleted by a deletion vector, {why}: turn them off "
+        "(delta.enableDeletionVectors = false) and run REORG TABLE … APPLY (PURGE)"
     )
 
 
@@ -148,7 +151,6 @@ class Figures:
 
 def list_table_files(location: TablePlace, table: DeltaTable) -> list[tuple[LoggedFile, dict[str, Figures]]]:
     """Return all files of an open table, ordered by path, with their column statistics."""
-    check_vectors(location, table)
     actions = pa.table(table.get_add_actions(flatten=False)).combine_chunks()
     keys = list(table.metadata().partition_columns)
     files = []
@@ -165,14 +167,24 @@ def list_table_files(location: TablePlace, table: DeltaTable) -> list[tuple[Logg
     return sorted(files, key=lambda entry: entry[0].path)
 
 
+def read_vectors(table: DeltaTable) -> dict[str, Any]:
+    """Return the deletion vectors of a table: for each file that has one, Booleans that mark the rows which remain."""
+    if _VECTORS not in (table.protocol().reader_features or ()):
+        return {}
+    root = f"{unquote(table.table_uri).rstrip('/')}/"
+    vectors = {}
+    for batch in table.deletion_vectors():
+        columns = pa.record_batch(batch)
+        paths = columns.column("filepath").to_pylist()
+        for path, remaining in zip(paths, columns.column("selection_vector"), strict=True):
+            vectors[unquote(path).removeprefix("file://").removeprefix(root.removeprefix("file://"))] = remaining.values
+    return vectors
+
+
 def check_vectors(location: TablePlace, table: DeltaTable) -> None:
     """Raise `UnsupportedTableError` if a deletion vector deletes rows of the table."""
-    protocol = table.protocol()
-    if "deletionVectors" not in (protocol.reader_features or ()):
-        return
-    for batch in table.deletion_vectors():
-        for path in pa.record_batch(batch).column("filepath").to_pylist():
-            raise _has_vectors(location, path)
+    for path in read_vectors(table):
+        refuse_vector(location, path, "and such files are not rewritten here")
 
 
 def _figures(actions: pa.Table, row: int, names: Sequence[str]) -> dict[str, Figures]:
@@ -230,6 +242,7 @@ class Meaning(enum.Enum):
     DELETED = "deleted"
     REPLACED_OLD = "rows of a file that the version removes, without those that it adds again"
     REPLACED_NEW = "rows of a file that the version adds, without those that it removes"
+    REMAINING = "rows of a file without those that its deletion vector deletes"
     CHANGES_OLD = "old rows of changes"
     CHANGES_NEW = "new rows of changes"
 
@@ -321,7 +334,7 @@ _COMMIT_TIMES: Final = "delta.enableInCommitTimestamps"
 _APPEND_ONLY: Final = "delta.appendOnly"
 _MAPPING: Final = "delta.columnMapping.mode"
 _VECTORS: Final = "deletionVectors"
-#: Supported reader features. Deletion vectors and column mapping are rejected only if a table uses them.
+#: Supported reader features. Column mapping is rejected only if a table uses it.
 _READ: Final = frozenset(
     {
         _VECTORS,
@@ -368,7 +381,6 @@ def check_readable(scanned: Scanned, table: DeltaTable) -> None:
     """
     location, configuration = scanned.place, table.metadata().configuration
     check_features(location, table)
-    check_vectors(location, table)
     if scanned.reads_changes and configuration.get(_CHANGE_FEED) != "true":
         raise ConfigurationError(
             f"the Delta table {location.path} keeps no changes: set {_CHANGE_FEED} = true, and read changes "

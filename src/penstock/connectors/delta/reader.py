@@ -208,6 +208,8 @@ class DeltaReader(PositionedReader[log.DeltaSplit]):
         self._open: _OpenSplit | None = None
         #: a version that replaces files, and its changed rows
         self._replaced: tuple[int, ChangedRows] | None = None
+        #: a version, and the deletion vectors of its files
+        self._vectors: tuple[int, ChangedRows] | None = None
         self._left = scanned.limit
 
     def read(self, split: log.DeltaSplit, max_records: int) -> tuple[ColumnBatch, log.DeltaSplit] | None:
@@ -228,12 +230,23 @@ class DeltaReader(PositionedReader[log.DeltaSplit]):
         return batch, self._open.split
 
     def _find_changed_mask(self, split: log.DeltaSplit) -> Any | None:
-        """Return the mask of changed rows in a replaced file; None for other files, because all their rows count."""
+        """Return the mask of the rows that count in a file; None if all do."""
+        if split.meaning is log.Meaning.REMAINING:
+            return self._find_remaining_mask(split)
         if split.meaning not in (log.Meaning.REPLACED_OLD, log.Meaning.REPLACED_NEW):
             return None
         if self._replaced is None or self._replaced[0] != split.version:
             self._replaced = split.version, find_changed_rows(self._scanned, self._files, split.version)
         return self._replaced[1][split.file.path]
+
+    def _find_remaining_mask(self, split: log.DeltaSplit) -> Any:
+        """Return the mask of the rows that a deletion vector keeps; rows after its end remain."""
+        if self._vectors is None or self._vectors[0] != split.version:
+            table = self._scanned.place.open(split.version)
+            self._vectors = split.version, log.read_vectors(table)
+        remaining = self._vectors[1][split.file.path].to_numpy(zero_copy_only=False)
+        rows = _count_rows(self._files, self._scanned.place.path, split.version, split.file)
+        return np.r_[remaining, np.ones(rows - len(remaining), bool)]
 
     def close(self) -> None:
         """Close the file."""
@@ -297,7 +310,7 @@ class _OpenSplit:
             columns = columns.filter(pa.array(self._changed[self._place - part.num_rows : self._place]))
         if meaning in (log.Meaning.DELETED, log.Meaning.REPLACED_OLD):
             kinds = bytes([RowKind.DELETE.value]) * columns.num_rows
-        elif meaning not in (log.Meaning.INSERTED, log.Meaning.REPLACED_NEW):
+        elif meaning in (log.Meaning.CHANGES_OLD, log.Meaning.CHANGES_NEW):
             known = _OLD if meaning is log.Meaning.CHANGES_OLD else _NEW
             types = part.column(log.CHANGE_TYPE).cast(pa.string())
             indices = pc.index_in(types, value_set=pa.array(list(known)))

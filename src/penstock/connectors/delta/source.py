@@ -134,8 +134,14 @@ class DeltaEnumerator(connector.SplitEnumerator[log.DeltaSplit]):
         pruning, version = self._scanned.pruning, table.version()
         kinds = {column.name: column.type for column in read_arrow_schema(table)}
         files = log.list_table_files(self._scanned.place, table)
+        vectors = log.read_vectors(table)
+        lost = vectors.keys() - {file.path for file, _ in files}
+        if lost:
+            log.refuse_vector(self._scanned.place, min(lost), "and its file is not found")
         return [
-            log.DeltaSplit(version, number, file, log.Meaning.INSERTED)
+            log.DeltaSplit(
+                version, number, file, log.Meaning.REMAINING if file.path in vectors else log.Meaning.INSERTED
+            )
             for number, (file, figures) in enumerate(files)
             if pruning is None or pruning.may_have(figures, _values(file, kinds))
         ]
@@ -168,6 +174,8 @@ class DeltaEnumerator(connector.SplitEnumerator[log.DeltaSplit]):
             log.check_columns(
                 scanned.place, [(column.name, column.type) for column in scanned.columns], version.columns
             )
+        if version.vector is not None and not (scanned.reads_changes and version.changes):
+            log.refuse_vector(scanned.place, version.vector, f"so version {version.number} is not followed")
         if scanned.reads_changes:
             parts = _changes(version)
         else:
