@@ -36,6 +36,7 @@ from pyspark import SparkContext
 from tests.table.batch.batches import SETTINGS, spark_of_tests
 from tests.table.catalog.crosswise import column, rows
 
+from penstock.base.errors import UnsupportedError
 from penstock.connectors.iceberg.tables import CatalogLoader
 from penstock.sql.data.errors import ValidationError
 from penstock.table import EnvironmentSettings, TableEnvironment
@@ -149,6 +150,24 @@ def test_a_query_that_fails_leaves_what_was_there(kind: str, tmp_path: Path) -> 
     with pytest.raises(Exception, match="cannot be read as a whole number"):
         tables.execute_sql(f"CREATE OR REPLACE TABLE t AS {failing}")
     assert lake.look("t") == (["id"], 20)
+
+
+@pytest.mark.spark
+def test_a_partitioned_table_of_iceberg_is_replaced(tmp_path: Path) -> None:
+    """A column that partitions files keeps its place in the format, and the others are new ones."""
+    lake = Lake("iceberg", tmp_path)
+    tables = lake.register(batch())
+    tables.execute_sql("CREATE TABLE t PARTITIONED BY (name) AS SELECT 1 AS id, 'a' AS name, 2 AS n")
+    for number in (3, 4):
+        query = f"SELECT {number} AS n, 'b' AS name, 1.5 AS id"
+        tables.execute_sql(f"CREATE OR REPLACE TABLE t PARTITIONED BY (name) AS {query}")
+        assert lake.look("t") == (["n", "name", "id"], 1)
+        assert rows(tables, "SELECT n, name FROM t") == [(number, "b")]
+    assert column(tables, "SHOW PARTITIONS t") == ["name=b"]
+    with pytest.raises(UnsupportedError, match="would have column 'name' with another type: drop it first"):
+        tables.execute_sql("CREATE OR REPLACE TABLE t AS SELECT 1 AS name, 2 AS id")
+    with pytest.raises(UnsupportedError, match="would have no column that does not partition it"):
+        tables.execute_sql("CREATE OR REPLACE TABLE t AS SELECT 'c' AS name")
 
 
 # --- kills ------------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ A change is one transaction of Iceberg. If another writer comes first, it is mad
 from __future__ import annotations
 
 import datetime
+import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -426,11 +427,21 @@ class IcebergCatalog(LakeCatalog):
                 for field in fields:
                     spec.remove_field(field.name)
         with transaction.update_schema(allow_incompatible_changes=True) as update:
+            kept = iceberg_schema.find_kept_columns(path, existing, schema)
             for old in existing.schema().fields:
-                update.delete_column((old.name,))
+                if old.name not in kept:
+                    update.delete_column((old.name,))
             update.set_identifier_fields()
             for new in schema.fields:
-                update.add_column((new.name,), new.field_type, new.doc, new.required)
+                if new.name in kept:
+                    update.update_column((new.name,), required=new.required, doc=new.doc)
+                else:
+                    update.add_column((new.name,), new.field_type, new.doc, new.required)
+        if kept:
+            with transaction.update_schema() as update:
+                update.move_first((schema.fields[0].name,))
+                for before, new in itertools.pairwise(schema.fields):
+                    update.move_after((new.name,), (before.name,))
         if table.schema.primary_key:
             with transaction.update_schema() as update:
                 update.set_identifier_fields(*table.schema.primary_key)

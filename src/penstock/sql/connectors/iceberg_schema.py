@@ -19,7 +19,7 @@ from penstock.sql.data.errors import ValidationError
 from penstock.sql.parser.statements import AlterAction
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Transaction
+    from pyiceberg.table import Table, Transaction
 
 #: properties that only Penstock and catalogs read
 HIDDEN: Final = re.compile(r"comment|penstock\.ledger\..*|owner")
@@ -191,6 +191,25 @@ def read_partitioning(path: ObjectPath, table: CatalogBaseTable, options: dict[s
         if column not in names:
             raise ValidationError(f"table {path}: '{connector.PARTITIONING.key()}' names no column with {column!r}")
     return partitioning
+
+
+def find_kept_columns(path: ObjectPath, existing: Table, schema: Any) -> set[str]:
+    """Return the columns that a replaced table keeps: those by whose values some of its files are partitioned.
+
+    A partition of this kind has the name of its column, so Iceberg lets no other column take the name. Raises
+    `UnsupportedError` for a column of another type, or if there would be no new column, by which a commit is known.
+    """
+    fields = [field for spec in existing.specs().values() for field in spec.fields]
+    names = {field.name for field in fields if str(field.transform) in ("identity", "void")}
+    old, new = ({field.name: field.field_type for field in each.fields} for each in (existing.schema(), schema))
+    kept = names & new.keys()
+    changed = sorted(name for name in kept if old.get(name) != new[name])
+    if changed or kept == new.keys():
+        what = f"column '{changed[0]}' with another type" if changed else "no column that does not partition it"
+        raise UnsupportedError(
+            f"table {path} has been partitioned by its columns, and would have {what}: drop it first"
+        )
+    return kept
 
 
 def repartition(transaction: Transaction, partitioning: Sequence[str]) -> None:
