@@ -2,7 +2,8 @@
 # delta-rs 1.6.6 creates a table with a TIMESTAMP without a zone under protocol 3, 7, and lists the feature timestampNtz
 # alone, even if a column is NOT NULL. Delta Lake 4.0 on Spark then opens the table for nobody: "the following table
 # features are enabled in metadata but not listed in protocol: invariants". The property delta.feature.invariants does not
-# change the protocol; `alter.add_feature` in a version of its own does. The script fails when this changes.
+# change the protocol; `alter.add_feature` does, in a version of its own, and Penstock calls it. The script fails when this
+# changes.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -210,6 +210,15 @@ def test_every_type_comes_back(lake: TableEnvironment) -> None:
     assert rows(lake, "SELECT ti, a[1].y['k'] FROM t") == [(3, datetime.date(2026, 1, 31))]
 
 
+def test_a_protocol_lists_what_spark_wants_for_not_null(lake: TableEnvironment, tmp_path: Path) -> None:
+    lake.execute_sql("CREATE TABLE t (a TIMESTAMP(6), b ROW<x INT NOT NULL>)")
+    lake.execute_sql("INSERT INTO t VALUES (TIMESTAMP '2026-01-31 00:00:00', ROW(1))").wait()
+    features = DeltaTable(tmp_path / "default" / "t").protocol().writer_features
+    assert sorted(features or ()) == ["invariants", "timestampNtz"]
+    lake.execute_sql("CREATE TABLE u (a TIMESTAMP(6), b INT)")
+    assert DeltaTable(tmp_path / "default" / "u").version() == 0
+
+
 REFUSED = [
     ("CREATE TABLE t (ts TIMESTAMP(3), WATERMARK FOR ts AS ts)", "keeps no watermarks: make a TEMPORARY TABLE"),
     ("CREATE TABLE t (a INT, b AS a + 1)", "keeps no computed and metadata columns"),

@@ -88,6 +88,7 @@ from penstock.connectors.delta.table import (
     TablePlace,
     check_partition_type,
     is_same,
+    list_invariants,
     parse_value,
     read_arrow_schema,
     stored_schema,
@@ -202,7 +203,7 @@ def make_if_missing(target: Target) -> None:
         location.open()  # raises
     location.files()
     try:
-        DeltaTable.create(
+        created = DeltaTable.create(
             location.path,
             Schema.from_arrow(target.columns),
             mode="error",
@@ -210,6 +211,7 @@ def make_if_missing(target: Target) -> None:
             configuration=dict(target.properties) or None,
             storage_options=dict(location.options),
         )
+        list_invariants(created)
         _LOG.info("made the Delta table %s", location.path)
     except DeltaError:
         if not location.exists():  # another writer may have created it in the meantime
@@ -509,6 +511,7 @@ def _commit_new(target: Target, committables: Sequence[PreparedFiles], run: str)
                 raise
             time.sleep(WAIT_S * random.uniform(0.5, 2))
         else:
+            list_invariants(place.open())
             return
 
 

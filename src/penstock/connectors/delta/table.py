@@ -73,6 +73,18 @@ class UnsupportedTableError(OperationError, NotImplementedError):
 
 
 #: Matches delta-rs errors about table features that it cannot read.
+def list_invariants(table: DeltaTable) -> None:
+    """List the feature of NOT NULL in the protocol of a new table: delta-rs leaves it out, and Spark refuses the table.
+
+    An old protocol, which lists no features, implies it. The addition is a version without rows.
+    """
+    from deltalake import TableFeatures
+
+    features = table.protocol().writer_features
+    if features and "invariants" not in features and '"nullable":false' in table.schema().to_json().replace(" ", ""):
+        table.alter.add_feature(TableFeatures.Invariants, allow_protocol_versions_increase=True)
+
+
 _UNSUPPORTED: Final = re.compile("not supported|unsupported|column mapping|catalog-managed", re.IGNORECASE)
 
 

@@ -32,7 +32,7 @@ from penstock.base.errors import OperationError, PenstockError, UnsupportedError
 from penstock.base.secrets import remember
 from penstock.connectors.delta.commits import NewTable
 from penstock.connectors.delta.log import load_start_of
-from penstock.connectors.delta.table import MissingTableError, TablePlace, require_library
+from penstock.connectors.delta.table import MissingTableError, TablePlace, list_invariants, require_library
 from penstock.sql.catalogs.catalog import CatalogBaseTable, CatalogDatabase, LakeCatalog, ObjectPath
 from penstock.sql.catalogs.columns import Schema, UnresolvedColumn
 from penstock.sql.catalogs.file_catalog import build_catalog_database, database_document, write_whole
@@ -403,7 +403,7 @@ class DeltaCatalog(LakeCatalog):
         place.files()
         try:
             with self._asking(table_path):
-                DeltaTable.create(
+                created = DeltaTable.create(
                     place.path,
                     schema,
                     mode="error",
@@ -413,6 +413,7 @@ class DeltaCatalog(LakeCatalog):
                     storage_options=dict(place.options),
                     raise_if_key_not_exists=False,
                 )
+                list_invariants(created)
         except OperationError as error:
             if not (isinstance(error.__cause__, DeltaError) and "already exists" in str(error)):
                 raise
