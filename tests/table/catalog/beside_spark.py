@@ -55,7 +55,8 @@ REFUSALS = (
     "deletion vector, and such files are not rewritten here",
     "of the format, which pyiceberg reads and does not write",
     "has 'sink.partitioning': leave out one of the two",
-    "Cannot write manifest",  # of version 3, by pyiceberg
+    "Cannot write manifest",  # of version 3, by pyiceberg, as the next
+    "Writing V3 is not yet supported",
 )
 MERGE_ON_READ = {f"write.{verb}.mode": "merge-on-read" for verb in ("delete", "update", "merge")}
 HERE, SPARK, LIBRARY = "here", "spark", "library"
@@ -178,7 +179,9 @@ class Judge:
         same_rows(f"here, {what}", self.here.read(f"SELECT * FROM {name} {what}"), wanted)
         found = self.spark.run(f"SELECT * FROM {self.lake.spark_name(name)} {what}")
         same_rows(f"spark, {what}", sorted(map(json.dumps, found)), wanted)
-        same_rows(f"library, {what}", self.lake.read_version(name, version, kinds), wanted)
+        read = self.lake.read_version(name, version, kinds)
+        if read is not None:
+            same_rows(f"library, {what}", read, wanted)
 
     def check_versions(self, name: str, table: Table) -> None:
         """Remember the version, and read one of the earlier ones, a tag and a branch."""

@@ -291,8 +291,13 @@ class IcebergLake(Lake):
         told = _arrow_rows(loaded.scan().to_arrow(), kinds)
         return View(columns, loaded.properties.get("comment"), dict(loaded.properties), told)
 
-    def read_version(self, table: str, version: int | str, kinds: Sequence[str]) -> list[str]:
-        scan = self.load(table).scan()
+    def read_version(self, table: str, version: int | str, kinds: Sequence[str]) -> list[str] | None:
+        loaded = self.load(table)
+        if isinstance(version, str) and loaded.metadata.refs[version].snapshot_ref_type == "branch":
+            head = loaded.metadata.snapshot_by_name(version)
+            if head is not None and head.schema_id != loaded.metadata.current_schema_id:
+                return None  # pyiceberg reads a branch with the columns of its snapshot, Spark with those of the table
+        scan = loaded.scan()
         scan = scan.update(snapshot_id=version) if isinstance(version, int) else scan.use_ref(version)
         return _arrow_rows(scan.to_arrow(), kinds)
 
