@@ -96,10 +96,11 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
     try:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while float(store.job(job_id).get("numberOfCompletedCheckpoints", 0)) < 2 or not all(
-            store.subtask(job_id, vertex.vertex_id, subtask).get("accumulateIdleTimeMs", 0)
+            store.subtask(job_id, vertex.vertex_id, subtask).get(name, 0)
             for view in store.views()
-            for vertex in view.vertices
+            for number, vertex in enumerate(view.vertices)
             for subtask in range(2)
+            for name in ("accumulateIdleTimeMs", *(() if number else ("numRecordsOut",)))
         ):
             assert time.monotonic() < deadline, "the job has no figures yet"
             time.sleep(0.05)
