@@ -273,8 +273,11 @@ class _Driver:
             text = str(error)
             if error.__cause__ is not None:
                 _log.warning("%s", "".join(traceback.format_exception(error.__cause__)).rstrip())
-        fs, path = fsspec.core.url_to_fs(request.directory)
-        write_named(fs, path, request.answer, text.encode())
+        try:
+            fs, path = fsspec.core.url_to_fs(request.directory)
+            write_named(fs, path, request.answer, text.encode())
+        except Exception:  # noqa: BLE001 - the thread has no caller
+            _log.exception("%s: a worker waits in vain for the answer about epoch %s", self._owner, request.number)
 
     def apply(self, directory: str, number: int, files: Sequence[str]) -> None:
         """Call the function with an epoch, unless it was applied before.
