@@ -189,5 +189,10 @@ def test_options_of_the_sql_connector(spark: SparkHandle, tmp_path: Path) -> Non
         with pytest.raises(ValidationError, match="which the frame of an epoch cannot have: cast it"):
             tables.execute_sql(f"INSERT INTO u SELECT CAST(NULL AS {kind})")
         tables.execute_sql("DROP TEMPORARY TABLE u")
+    fails(
+        ", 'format' = 'none', 'path' = 'x'",
+        "VALUES (1)",
+        "default_database.t: epoch 1 cannot be written: .*source: none",
+    )
     changes = "SELECT COUNT(*) FROM (VALUES (1), (2)) AS v(x)"
     fails(", 'path' = 'x'", changes, "doesn't support consuming update changes")

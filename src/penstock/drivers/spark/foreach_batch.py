@@ -43,6 +43,7 @@ from penstock.codecs.column_data import ColumnData
 from penstock.codecs.pickling import kinds_of_rows
 from penstock.drivers.directories import directory_of_this_process
 from penstock.drivers.spark.frames import arrow_schema, to_record_batch
+from penstock.drivers.spark.handle import short_reason
 from penstock.runtime.connector import Committer, NumberedCommit, Sink, SinkWriter, SinkWriterContext
 from penstock.storage.files import absolute_url, write_named
 
@@ -303,10 +304,11 @@ class _Driver:
         try:
             self._function(frame, number)
         except Exception as error:
-            name = getattr(self._function, "__name__", type(self._function).__name__)
-            raise OperationError(
-                f"{self._owner}: {name}() failed for epoch {number}: {type(error).__name__}: {error}"
-            ) from error
+            name = getattr(self._function, "__name__", None)
+            what = f"epoch {number} cannot be written" if name is None else f"{name}() failed for epoch {number}"
+            is_of_java = type(error).__name__.startswith("Py4J")
+            reason = short_reason(error) if is_of_java else f"{type(error).__name__}: {error}"
+            raise OperationError(f"{self._owner}: {what}: {reason}") from error
 
 
 #: the functions of this process's sinks, for committers that run in it
