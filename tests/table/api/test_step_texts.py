@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 
 import pytest
 from tests.table.api.test_plans import environment, nodes
@@ -63,6 +64,9 @@ def test_nobody_is_asked_to_set_the_uid_of_a_step_of_sql(
     with caplog.at_level(logging.INFO, "penstock"):
         job = tables.execute_sql(JOINED).get_job_client()
         assert job is not None
+        deadline = time.monotonic() + 30
+        while not any("checkpoints every" in line for line in caplog.messages) and time.monotonic() < deadline:
+            time.sleep(0.01)
         job.cancel().result()
     assert any("checkpoints every" in line for line in caplog.messages)
     assert [line for line in caplog.messages if "uid" in line] == []

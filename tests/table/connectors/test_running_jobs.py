@@ -200,12 +200,14 @@ def test_errors_name_the_job_and_the_remedy(running: tuple[TableEnvironment, Any
         tables.execute_sql("SELECT * FROM somewhere")
 
 
-def test_a_job_behind_a_rest_api(tmp_path: Path) -> None:
+def test_a_job_behind_a_rest_api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As that of a session: with its token, by name or id."""
-    tables = environment(tmp_path, rest__port="0", penstock__rest__token=TOKEN)
-    client = begin_counting(tables)
     from penstock.server.attachment import _attachment
 
+    # An earlier test may have started the API of this process, with another token.
+    monkeypatch.setattr(_attachment, "_server", None)
+    tables = environment(tmp_path, rest__port="0", penstock__rest__token=TOKEN)
+    client = begin_counting(tables)
     assert _attachment._server is not None
     address = _attachment._server.url
     options = {"job__rest_address": address, "job__rest_token": TOKEN, "snapshot__directory": str(tmp_path / "queries")}
