@@ -26,10 +26,9 @@ from penstock.base.config_options import ConfigOptions
 from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.connectors.collect import DiscardingSink, PrintSink
 from penstock.connectors.socket_text import SocketTextSource
-from penstock.sql.data import types
 from penstock.sql.data.arrow import arrow_type
 from penstock.sql.data.errors import ValidationError
-from penstock.sql.data.types import DataType
+from penstock.sql.data.types import DataType, has_variants, is_of_spark
 from penstock.sql.formats.format import Formats, MessagesSource
 from penstock.sql.logical.nodes import ALL, INSERTS, Scan, Write
 from penstock.sql.tables.connector import FORMAT, TableConnector, TableOptions
@@ -92,7 +91,7 @@ class SparkConnector(TableConnector):
         if write.overwrites:
             mode = "overwrite"
         for column in write.schema:
-            if not _fits_frame(column.type):
+            if not is_of_spark(column.type) or has_variants(column.type):
                 raise ValidationError(
                     f"column '{column.name}' of table {options.title} is {column.type}, which the frame of an epoch "
                     "cannot have: cast it, for example to STRING"
@@ -105,25 +104,6 @@ class SparkConnector(TableConnector):
         function = partial(_save, *_read_place(options), mode)
         sink = ForEachBatchSink(function, schema, options.title, by_place=True)
         return TableWriter(sink, INSERTS, takes_columns=True)
-
-
-#: types whose columns hold something else than Spark's, which Spark would write as it is
-_ONLY_HERE: Final = (
-    types.TimeType,
-    types.DayTimeIntervalType,
-    types.YearMonthIntervalType,
-    types.RawType,
-    types.BitmapType,
-    types.VariantType,
-)
-_DIGITS_MAX: Final = 6
-
-
-def _fits_frame(kind: DataType) -> bool:
-    """Return whether values of a type mean the same in a frame of Spark."""
-    if isinstance(kind, types.TimestampType | types.LocalZonedTimestampType):
-        return kind.precision <= _DIGITS_MAX
-    return not isinstance(kind, _ONLY_HERE) and all(map(_fits_frame, kind.children()))
 
 
 def _read_place(options: TableOptions) -> tuple[str | None, str | None, str, dict[str, str]]:

@@ -509,6 +509,23 @@ class MapViewType(MapType):
     root = "MAP_VIEW"
 
 
+#: types whose columns hold something that only this project understands
+_NOT_OF_SPARK: Final = (TimeType, DayTimeIntervalType, YearMonthIntervalType, RawType, BitmapType)
+_SPARK_DIGITS_MAX: Final = 6
+
+
+def is_of_spark(data_type: DataType) -> bool:
+    """Return whether Spark itself has the type, so that a column means the same to Spark programs."""
+    if isinstance(data_type, TimestampType | LocalZonedTimestampType):
+        return data_type.precision <= _SPARK_DIGITS_MAX
+    return not isinstance(data_type, _NOT_OF_SPARK) and all(map(is_of_spark, data_type.children()))
+
+
+def has_variants(data_type: DataType) -> bool:
+    """Return whether values of a type are variants, or contain any."""
+    return isinstance(data_type, VariantType) or any(map(has_variants, data_type.children()))
+
+
 def quoted(name: str) -> str:
     """Return a name quoted as an SQL identifier."""
     return "`" + name.replace("`", "``") + "`"

@@ -56,6 +56,8 @@ from penstock.sql.data.types import (
     MapType,
     MultisetType,
     RowType,
+    has_variants,
+    is_of_spark,
     quoted,
 )
 from penstock.sql.executor import ChangelogRow
@@ -70,7 +72,7 @@ from penstock.sql.spark import windows as patterns
 from penstock.sql.spark.kernels import BatchSession
 from penstock.sql.spark.native import RAISED
 from penstock.sql.spark.planning import BatchPlanner
-from penstock.sql.spark.stored import from_stored, has_variants, is_of_spark, spark_type
+from penstock.sql.spark.stored import from_stored, spark_type
 from penstock.sql.stream.executor import WritingJob
 from penstock.sql.stream.planning.options import SinkOptions, of_connector, sink_options
 from penstock.sql.stream.rows.rows import ToRowsOperator

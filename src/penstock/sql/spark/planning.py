@@ -41,6 +41,8 @@ from penstock.sql.data.types import (
     FloatType,
     LocalZonedTimestampType,
     TimestampType,
+    has_variants,
+    is_of_spark,
     quoted,
 )
 from penstock.sql.expressions.evaluator import columns_of_rows
@@ -56,8 +58,6 @@ from penstock.sql.spark.native import native_text
 from penstock.sql.spark.stored import (
     MICROSECOND_DIGITS,
     has_maps,
-    has_variants,
-    is_of_spark,
     spark_type,
     stored_type,
     text_literal,

@@ -65,13 +65,6 @@ _ARROW: Final[dict[str, pa.DataType]] = {
     "TIMESTAMP_NTZ": pa.timestamp("us"),
     "TIMESTAMP": pa.timestamp("us", "UTC"),
 }
-_OWN: Final = (
-    types.TimeType,
-    types.DayTimeIntervalType,
-    types.YearMonthIntervalType,
-    types.RawType,
-    types.BitmapType,
-)
 Convert = Callable[[pa.Array], pa.Array]
 
 
@@ -102,18 +95,6 @@ def spark_type(data_type: types.DataType, variant: str = "BINARY") -> str:
         fields = [f"f{index}:{spark_type(kind, variant)}" for index, kind in enumerate(data_type.field_types())]
         return f"STRUCT<{','.join(fields)}>"
     raise UnsupportedError(f"a column cannot have the type {data_type} in batch")
-
-
-def is_of_spark(data_type: types.DataType) -> bool:
-    """Return whether Spark itself has the type, so that a column means the same to Spark programs."""
-    if isinstance(data_type, types.TimestampType | types.LocalZonedTimestampType):
-        return data_type.precision <= MICROSECOND_DIGITS
-    return not isinstance(data_type, _OWN) and all(map(is_of_spark, data_type.children()))
-
-
-def has_variants(data_type: types.DataType) -> bool:
-    """Return whether values of a type are variants, or contain any."""
-    return isinstance(data_type, types.VariantType) or any(map(has_variants, data_type.children()))
 
 
 def stored_type(data_type: types.DataType) -> pa.DataType:
