@@ -34,7 +34,8 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "scripts/": EVERYTHING,
     "tests/conftest.py": EVERYTHING,
     "tests/selection/": EVERYTHING,
-    "tests/servers/": EVERYTHING,
+    "tests/servers/kafka.py": EVERYTHING,
+    "tests/servers/s3.py": EVERYTHING,
     "tests/simulation/fresh_seeds.py": EVERYTHING,
     # --- the package ---
     "src/penstock/cep/": ("tests/cep/", "tests/simulation/cep/"),
