@@ -18,6 +18,7 @@ from penstock.codecs.serialization import Encoder
 from penstock.connectors.collect import CollectedRecords, CollectSink, DiscardingSink, PrintSink
 from penstock.connectors.collection import CollectionSource
 from penstock.connectors.file.buckets import BucketAssigner
+from penstock.connectors.file.compaction import FileCompactor, FileCompactStrategy
 from penstock.connectors.file.sink import FileSink
 from penstock.connectors.file.source import FileSource
 from penstock.connectors.nexmark import NexmarkSource
@@ -163,13 +164,19 @@ def read_rows(root: Path) -> list[int]:
     return [int(line) for path in files for line in path.read_text().split()]
 
 
+MERGED = FileCompactStrategy.builder().enable_compaction_on_checkpoint(1).set_num_compact_threads(2).build()
+
+
 @pytest.mark.parametrize("case", SINK_CASES)
-def test_part_files(tmp_path: Path, case: str) -> None:
+@pytest.mark.parametrize("is_merged", [False, True])
+def test_part_files(tmp_path: Path, is_merged: bool, case: str) -> None:
     runs = iter(range(1_000))
 
     def prepare() -> SinkUnderTest:
         path = tmp_path / str(next(runs))
         builder = FileSink.for_row_format(path, Encoder.simple_string_encoder()).with_bucket_assigner(BASE)
+        if is_merged:
+            builder.enable_compact(MERGED, FileCompactor.concat_file_compactor())
         return SinkUnderTest(
             builder.build(),
             range(12),
@@ -181,12 +188,13 @@ def test_part_files(tmp_path: Path, case: str) -> None:
 
 
 @pytest.mark.parametrize("case", SINK_CASES)
-def test_bulk_files_in_a_file_system_that_is_not_local(case: str) -> None:
+@pytest.mark.parametrize("is_merged", [False, True])
+def test_bulk_files_in_a_file_system_that_is_not_local(is_merged: bool, case: str) -> None:
     runs = iter(range(1_000))
     system = fsspec.filesystem("memory")
 
     def prepare() -> SinkUnderTest:
-        path = f"memory://conformance-{case}-{next(runs)}"
+        path = f"memory://conformance-{case}-{is_merged}-{next(runs)}"
 
         def read() -> list[Any]:
             files = [name for name in system.find(path) if not name.rpartition("/")[2].startswith(".")]
@@ -194,6 +202,8 @@ def test_bulk_files_in_a_file_system_that_is_not_local(case: str) -> None:
 
         factory = CsvWriterFactory(Types.ROW_NAMED(["id"], [Types.LONG()]))
         builder = FileSink.for_bulk_format(path, factory).with_bucket_assigner(BASE)
+        if is_merged:
+            builder.enable_compact(MERGED, FileCompactor.format_file_compactor())
         return SinkUnderTest(
             builder.build(),
             [(number,) for number in range(12)],

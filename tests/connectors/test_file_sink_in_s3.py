@@ -15,6 +15,7 @@ from tests.servers.s3 import S3Server
 from penstock.common import Encoder
 from penstock.connectors.file.buckets import BucketAssigner
 from penstock.connectors.file.committer import CommitError, FileCommitter
+from penstock.connectors.file.compaction import FileCompactor, FileCompactStrategy
 from penstock.connectors.file.sink import FileSink
 from penstock.formats.parquet import ParquetWriterFactory
 from penstock.testing.connectors import SINK_CASES, SinkHost, SinkUnderTest, check_sink
@@ -96,6 +97,28 @@ def test_what_an_attempt_left_is_aborted(base: str) -> None:
     failed.prepare_commit()
     sink.create_writer(SinkHost(attempt=1))
     assert objects(base) == []
+    assert uploads(base) == []
+
+
+def test_files_that_are_merged_are_objects_until_then(base: str) -> None:
+    """Nobody could read an upload."""
+    builder = FileSink.for_row_format(base, Encoder.simple_string_encoder())
+    builder = builder.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+    strategy = FileCompactStrategy.builder().enable_compaction_on_checkpoint(1).build()
+    sink = builder.enable_compact(strategy, FileCompactor.concat_file_compactor()).build()
+    coordinator = sink.create_commit_coordinator(SinkHost(), [])
+    assert coordinator is not None
+    for index in range(2):
+        writer = sink.create_writer(SinkHost(index, 2))
+        writer.write_batch([LARGE] * 6, None)
+        coordinator.write_batch(writer.prepare_commit(), None)
+    assert visible(base) == uploads(base) == []
+    committables = coordinator.prepare_commit()
+    for _ in range(2):  # a commit that is done again changes nothing
+        sink.create_committer(SinkHost()).recommit(committables)
+        (name,) = visible(base)
+        assert fsspec.filesystem("s3").cat_file(f"{base}/{name}") == f"{LARGE}\n".encode() * 12
+    assert objects(base) == visible(base)
     assert uploads(base) == []
 
 

@@ -34,7 +34,7 @@ def commit_batches_before_the_bytes_are_synced() -> Any:
 
 def commit_batches_before_the_list_is_written() -> Any:
     def write(original: Any, log: FileCommitLog, committables: Any) -> None:
-        log._written = committables
+        log._written = log._list(committables)
 
     return around(FileCommitLog, "write", write)
 
@@ -46,7 +46,7 @@ def remove_the_list_of_a_batch_and_leave_the_files() -> Any:
 
 def forget_what_was_written_when_the_list_is_gone() -> Any:
     def take_back(original: Any, log: FileCommitLog) -> None:
-        log._written = ()
+        log._written = None
         original(log)
 
     return around(FileCommitLog, "take_back", take_back)

@@ -13,7 +13,7 @@ import lzma
 import os
 import zlib
 from collections.abc import Iterator, Sequence
-from io import BytesIO
+from io import SEEK_CUR, BytesIO
 from typing import Any, BinaryIO, Final, Literal, get_args
 
 import pyarrow as pa
@@ -380,6 +380,26 @@ def _to_record_schema(schema: str) -> tuple[str, bool]:
     if len(records) != 1 or len(parsed) > 2 or any(branch not in ("null", records[0]) for branch in parsed):
         return schema, False
     return json.dumps({"type": "record", "name": "penstock_row", "fields": [{"name": "row", "type": parsed}]}), True
+
+
+def read_header(file: BinaryIO) -> bytes:
+    """Read the header of a file, up to and with its mark; the file is then at its first block.
+
+    Raises:
+        FormatError: if it is not an Avro file.
+    """
+    start = file.tell()
+    source = BytesIO(file.read(_HEADER_BYTES_MAX))
+    try:
+        if source.read(len(_MAGIC)) != _MAGIC:
+            raise FormatError("not an Avro file")
+        _metadata(source)
+    except (EOFError, ValueError) as error:
+        raise FormatError(f"the header of the Avro file cannot be read: {error}") from error
+    source.seek(_SYNC_BYTES, SEEK_CUR)
+    header = source.getvalue()[: source.tell()]
+    file.seek(start + len(header))
+    return header
 
 
 def _metadata(source: BytesIO) -> dict[str, bytes]:

@@ -376,6 +376,9 @@ class SinkWriter(ABC, Generic[T, CommT]):
         """Write changelog records as columns; `kinds` has a byte for each. By default as rows with their kinds."""
         self.write_batch(data.rows(kinds), None if rowtimes is None else rowtimes.tolist())  # type: ignore[arg-type]
 
+    def write_watermark(self, watermark_ms: int) -> None:
+        """Take note of the event time (ms) that the input has reached. By default it makes no difference."""
+
     def next_flush_ms(self) -> int | None:
         """Return when (ms) `flush` is due even without a checkpoint; None for never."""
         return None
@@ -395,7 +398,8 @@ class SinkWriter(ABC, Generic[T, CommT]):
         """Protect committables that a savepoint names: no later attempt may delete what committing them needs.
 
         The savepoint is about to be stored, and may outlive the job. The default does nothing, which is right for
-        writers that delete nothing. Not called for sinks that commit globally.
+        writers that delete nothing. For sinks that commit globally, the coordinator is asked instead, if there is one.
+        There may be no committables.
         """
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
@@ -535,6 +539,17 @@ class Sink(ABC, Generic[T]):
     def shows_on_commit(self) -> bool:
         """Whether output becomes visible only when it is committed; by default true of a sink with a committer."""
         return type(self).create_committer is not Sink.create_committer
+
+    def create_commit_coordinator(
+        self, context: SinkWriterContext, state: Sequence[Any]
+    ) -> SinkWriter[Any, Any] | None:
+        """Create what decides which committables a checkpoint commits; None to commit all that have arrived.
+
+        For sinks that commit globally. The coordinator is a writer at parallelism 1, in front of the committer: its
+        records are the committables of all writers, and what its `prepare_commit` returns is committed. It may keep
+        committables for a later checkpoint, merge them, and add others. Its state comes back in `state`.
+        """
+        return None
 
     def create_commit_log(self, context: SinkWriterContext, job_name: str) -> CommitLog | None:
         """Create the log of a batch's commits; None for a sink whose commits cannot be rolled back."""

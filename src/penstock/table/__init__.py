@@ -2,6 +2,7 @@
 
 from penstock.base.types import Row, RowKind
 from penstock.sql.catalogs.columns import Schema
+from penstock.sql.connectors.filesystem.partition_commit import PartitionTimeExtractor
 from penstock.sql.session.result import ResultKind, TableResult
 from penstock.sql.session.session import TableConfig
 from penstock.sql.user_functions.classes import DataView, ListView, MapView
@@ -55,6 +56,7 @@ __all__ = [
     "Model",
     "ModelDescriptor",
     "OverWindowedTable",
+    "PartitionTimeExtractor",
     "PartitionedTable",
     "PlanReference",
     "PredictFunction",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import random
 import re
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from tests.table.connectors.tables import build_reader, read_rows, scan_of, tabl
 
 from penstock.base.errors import FormatError, UnsupportedError
 from penstock.codecs.column_data import ColumnData
+from penstock.connectors.file.commit_coordinator import PartitionCommitPolicy
 from penstock.connectors.file.committer import IGNORE, FileCommitter
 from penstock.formats.file_format import MalformedRecordError
 from penstock.runtime.connector import Boundedness
@@ -22,7 +24,7 @@ from penstock.sql.connectors.filesystem.connector import FilesScan
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.data.row_data import RowData, RowLayout
 from penstock.sql.data.types import IntType
-from penstock.table import EnvironmentSettings, TableEnvironment
+from penstock.table import EnvironmentSettings, PartitionTimeExtractor, TableEnvironment
 from penstock.testing.connectors import SinkHost
 
 FORMATS = ("csv", "json", "parquet", "orc", "avro")
@@ -246,8 +248,7 @@ def test_a_partition_that_is_no_value_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "kind", "said"),
     [
-        (", 'sink.partition-commit.policy.kind' = 'success-file'", UnsupportedError, "'sink.partition-commit.policy.k"),
-        (", 'auto-compaction' = 'true'", UnsupportedError, "option 'auto-compaction' .*files are not merged"),
+        (", 'sink.shuffle-by-partition.enable' = 'true'", UnsupportedError, "'sink.shuffle-by-partition.enable' of"),
         (", 'json.colour' = 'red'", ValidationError, "Unsupported options found for 'filesystem' .*: json.colour"),
         (", 'csv.null-literal' = 'x'", ValidationError, "Unsupported options found .*: csv.null-literal"),
         (", 'source.monitor-interval' = '0 s'", ValidationError, "it must be above 0"),
@@ -307,3 +308,140 @@ def test_a_job_that_is_stopped_and_restored_writes_each_row_once(tmp_path: Path)
         path = job.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(30)
     found = sorted(table_rows(ddl(tmp_path / "out", columns, "parquet"))) if (tmp_path / "out").exists() else []
     assert found == [(n,) for n in range(1, len(found) + 1)]
+
+
+# --- partitions that are complete, and files that are merged ---------------------------------------------------------
+
+
+def read_files(path: Path) -> dict[str, list[str]]:
+    """The names of the files in each partition, without what distinguishes runs."""
+    names: dict[str, list[str]] = {}
+    for file in sorted(path.rglob("*")):
+        if file.is_file():
+            names.setdefault(str(file.parent.relative_to(path)), []).append(file.name.split("-")[0])
+    return names
+
+
+HOURS = "TIMESTAMPADD(HOUR, CAST(n / 50 AS INT), TIMESTAMP '2020-01-01 00:00:00')"
+
+
+@pytest.mark.parametrize("mode", ["STREAMING", "BATCH", "MICRO_BATCH"])
+@pytest.mark.parametrize("name", ["json", "parquet"])
+def test_files_of_a_checkpoint_are_merged_and_partitions_marked(tmp_path: Path, mode: str, name: str) -> None:
+    tables = environment(**{"parallelism.default": "3", "execution.runtime-mode": mode})
+    tables.execute_sql(
+        "CREATE TABLE s (n BIGINT) WITH ('connector' = 'datagen', 'fields.n.kind' = 'sequence', "
+        "'fields.n.start' = '0', 'fields.n.end' = '149')"
+    )
+    more = (
+        ", 'auto-compaction' = 'true', 'sink.partition-commit.policy.kind' = 'success-file'"
+        ", 'sink.partition-commit.trigger' = 'partition-time', 'sink.partition-commit.delay' = '1 h'"
+        ", 'partition.time-extractor.timestamp-formatter' = 'yyyyMMdd HH'"
+        ", 'sink.partition-commit.success-file.name' = 'done'"
+    )
+    tables.execute_sql(ddl(tmp_path / "t", "n BIGINT, h STRING", name, more, "PARTITIONED BY (h)"))
+    tables.execute_sql(f"INSERT INTO t SELECT n, DATE_FORMAT({HOURS}, 'yyyyMMdd HH') FROM s").wait()
+    with tables.execute_sql("SELECT h, n FROM t WHERE h <> 'x'").collect() as rows:
+        assert sorted(row[1] for row in rows) == list(range(150))
+    files = read_files(tmp_path / "t")
+    if mode == "MICRO_BATCH":  # an epoch may end in the middle of an hour
+        files = {hour: ["compacted", *(name for name in names if name == "done")] for hour, names in files.items()}
+    assert files == {f"h=20200101 0{hour}": ["compacted", "done"] for hour in range(3)}
+
+
+class Recorded(PartitionCommitPolicy):
+    """Appends a line for each partition to a file."""
+
+    def __init__(self, path: str, sign: str) -> None:
+        self._path, self._sign = path, sign
+
+    def commit(self, path: str, values: Any) -> None:
+        with open(self._path, "a") as file:
+            print(self._sign, path.rpartition("/")[2], *values.values(), file=file)
+
+
+class Years(PartitionTimeExtractor):
+    def extract(self, keys: Any, values: Any) -> Any:
+        return datetime(int(values[keys.index("y")]), 1, 1)
+
+
+def test_policies_and_times_may_be_classes(tmp_path: Path) -> None:
+    more = (
+        f", 'sink.partition-commit.policy.kind' = 'custom,success-file'"
+        f", 'sink.partition-commit.policy.class' = '{__name__}.Recorded'"
+        f", 'sink.partition-commit.policy.class.parameters' = '{tmp_path / 'log'};+'"
+        ", 'sink.partition-commit.trigger' = 'partition-time'"
+        f", 'partition.time-extractor.kind' = 'custom', 'partition.time-extractor.class' = '{__name__}.Years'"
+    )
+    tables = environment()
+    tables.execute_sql(ddl(tmp_path / "t", "a INT, y STRING", more=more, by="PARTITIONED BY (y)"))
+    tables.execute_sql("INSERT INTO t VALUES (1, '2020')").wait()
+    assert (tmp_path / "log").read_text() == "+ y=2020 2020\n"
+    assert read_files(tmp_path / "t")["y=2020"] == ["_SUCCESS", "part"]
+
+
+def get_time(values: dict[str, str], **options: str) -> str:
+    more = "".join(f", '{key.replace('__', '-').replace('_', '.')}' = '{value}'" for key, value in options.items())
+    columns = ", ".join(f"{key} STRING" for key in values)
+    more += ", 'sink.partition-commit.trigger' = 'partition-time', 'sink.partition-commit.policy.kind' = 'success-file'"
+    writer = writer_of(ddl(Path("/t"), f"a INT, {columns}", more=more, by=f"PARTITIONED BY ({', '.join(values)})"))
+    sink: Any = writer.sink
+    bucket = "/".join(f"{key}={value}" for key, value in values.items())
+    time_ms = sink._partition_commit.time.get_time_ms(bucket)
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+PATTERN_KEY = "partition_time__extractor_timestamp__pattern"
+FORMATTER_KEY = "partition_time__extractor_timestamp__formatter"
+ZONE_KEY = "sink_partition__commit_watermark__time__zone"
+
+
+@pytest.mark.parametrize(
+    ("values", "options", "time"),
+    [
+        ({"d": "2020-05-06"}, {}, "2020-05-06 00:00:00"),
+        ({"d": "2020-5-6"}, {}, "2020-05-06 00:00:00"),
+        ({"d": "2020-05-06", "h": "7"}, {PATTERN_KEY: "$d $h:00:00"}, "2020-05-06 07:00:00"),
+        ({"y": "2020", "m": "5"}, {PATTERN_KEY: "$y-$m-01"}, "2020-05-01 00:00:00"),
+        ({"d": "20200506"}, {FORMATTER_KEY: "yyyyMMdd"}, "2020-05-06 00:00:00"),
+        ({"d": "20200506", "h": "23"}, {PATTERN_KEY: "$d$h", FORMATTER_KEY: "yyyyMMddHH"}, "2020-05-06 23:00:00"),
+        ({"d": "2020-05-06"}, {ZONE_KEY: "Asia/Shanghai"}, "2020-05-05 16:00:00"),
+        ({"d": "2020-03-29 02%3A30%3A00"}, {ZONE_KEY: "Europe/Berlin"}, "2020-03-29 01:30:00"),  # skipped by clocks
+    ],
+)
+def test_the_time_of_a_partition_is_made_of_its_values(values: Any, options: Any, time: str) -> None:
+    assert get_time(values, **options) == time
+
+
+def test_a_partition_without_a_time_is_named() -> None:
+    with pytest.raises(FormatError, match="the time of a partition is 'x', which is not of the form yyyy-MM-dd"):
+        get_time({"d": "x"})
+
+
+COMMIT = ", 'sink.partition-commit.policy.kind' = 'success-file'"
+
+
+@pytest.mark.parametrize(
+    ("more", "by", "said"),
+    [
+        (COMMIT, "", "the table has no partitions"),
+        (
+            ", 'sink.partition-commit.delay' = '1 h'",
+            "PARTITIONED BY (k)",
+            "it needs 'sink.partition-commit.policy.kind'",
+        ),
+        (
+            f"{COMMIT}, 'sink.partition-commit.trigger' = 'x'",
+            "PARTITIONED BY (k)",
+            "it is process-time or partition-time",
+        ),
+        (COMMIT.replace("success-file", "metastore"), "PARTITIONED BY (k)", "there is no Hive metastore here"),
+        (COMMIT.replace("success-file", "x"), "PARTITIONED BY (k)", "it is success-file or custom, or both, not 'x'"),
+        (COMMIT.replace("success-file", "custom"), "PARTITIONED BY (k)", "the path of a class in Python"),
+        (", 'compaction.file-size' = '1 mb'", "", "no effect without 'auto-compaction'"),
+        (", 'auto-compaction' = 'true', 'compaction.parallelism' = '0'", "", "it must be above 0, not 0"),
+    ],
+)
+def test_commit_options_that_contradict_each_other_are_refused(tmp_path: Path, more: str, by: str, said: str) -> None:
+    with pytest.raises((ValidationError, UnsupportedError), match=said):
+        writer_of(ddl(tmp_path, "a INT, k STRING", more=more, by=by))

@@ -83,9 +83,29 @@ _HIDDEN = re.compile(rf"\..*\.({OPEN}|{CLOSED})\.(?P<subtask>\d+)-(?P<attempt>\d
 _PINS = re.compile(r"\.pins-(?P<subtask>\d+)-\d+-\d+$")
 
 
-def staging_directory(base_path: str, job_id: str, operator_id: str) -> str:
-    """Return the directory that holds the part files of a job's operator until they are committed."""
-    return join(join(base_path, STAGING), _digest(job_id, operator_id))
+#: staging directories of sinks that commit in one place, whose files are merged before they become visible
+MERGED: Final = "merged"
+_IS_MERGED = re.compile(rf"/{re.escape(STAGING)}/[0-9a-f]+-[0-9a-f]+-{MERGED}(/|$)")
+
+
+def staging_directory(base_path: str, job_id: str, operator_id: str, stage: str = "") -> str:
+    """Return the directory that holds the part files of a job's operator until they are committed.
+
+    With `stage` its name begins with that of the job (`find_stagings`), for the writers of a sink that commits in one
+    place: the committer is another operator, and does not know which operators prepare files for it.
+    """
+    name = f"{_digest(job_id)}-{_digest(operator_id)}-{stage}" if stage else _digest(job_id, operator_id)
+    return join(join(base_path, STAGING), name)
+
+
+def find_stagings(staging: str) -> list[str]:
+    """Return a staging directory; if its name has a stage, all such directories of its job that have files."""
+    directory, _, name = staging.rpartition("/")
+    job, dash, _ = name.partition("-")
+    if not dash:
+        return [staging]
+    names = {path[len(directory) + 1 :].partition("/")[0] for path in list_all(directory)}
+    return [join(directory, name) for name in sorted(names) if name.startswith(f"{job}-")]
 
 
 def is_open_part(name: str) -> bool:
@@ -119,12 +139,12 @@ class PartNames:
     has_stages: bool
 
     @staticmethod
-    def of(context: SinkWriterContext, base_path: str, prefix: str, suffix: str) -> PartNames:
-        """Return the names for a writer with this context."""
+    def of(context: SinkWriterContext, base_path: str, prefix: str, suffix: str, stage: str = "") -> PartNames:
+        """Return the names for a writer with this context; `stage` as for `staging_directory`."""
         return PartNames(
             prefix,
             suffix,
-            staging_directory(base_path, context.job_id, context.operator_id),
+            staging_directory(base_path, context.job_id, context.operator_id, stage),
             context.subtask_index,
             context.parallelism,
             context.attempt,
@@ -201,14 +221,14 @@ class UploadGoneError(MissingPathError):
     """Raised when the parts of an upload no longer exist."""
 
 
-def has_uploads(path: str) -> bool:
-    """Return whether hidden files in the path's file system name uploads."""
-    return not _S3.isdisjoint(get_protocols(url_to_fs(path)[0]))
+def has_uploads(hidden_path: str) -> bool:
+    """Return whether a hidden file names an upload. Files to be merged are objects, since nobody can read an upload."""
+    return _IS_MERGED.search(hidden_path) is None and not _S3.isdisjoint(get_protocols(url_to_fs(hidden_path)[0]))
 
 
 def create_part(open_path: str, final_path: str) -> BinaryIO:
     """Start a part file; `close_part` or `discard_part` ends it."""
-    if not has_uploads(final_path):
+    if not has_uploads(open_path):
         return create_held(open_path)
     fs, root = url_to_fs(final_path)
     file = fs.open(root, "wb", autocommit=False, block_size=UPLOADED_BYTES)

@@ -27,7 +27,7 @@ import json
 import os
 from collections.abc import Sequence
 from copy import copy
-from typing import Any, BinaryIO, Final, Generic, Protocol, Self, TypeVar
+from typing import Any, BinaryIO, Final, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +39,15 @@ from penstock.codecs.column_data import ColumnData
 from penstock.codecs.serialization import BulkWriterFactory, Encoder, SerializationSchema
 from penstock.connectors.file import part_files
 from penstock.connectors.file.buckets import BucketAssigner, OutputFileConfig, RollingPolicy, check_bucket_id
+from penstock.connectors.file.commit_coordinator import (
+    CoordinatedCommitter,
+    FileCommitCoordinator,
+    PartitionCommit,
+    SuccessFilePolicy,
+    WriterProgress,
+)
 from penstock.connectors.file.committer import FAIL, IGNORE, CommitError, FileCommittable, FileCommitter
+from penstock.connectors.file.compaction import Compaction, FileCompactor, FileCompactStrategy, MergedFile
 from penstock.connectors.file.filesystem import (
     absolute_path,
     create_held,
@@ -56,8 +64,10 @@ from penstock.connectors.file.filesystem import (
 from penstock.connectors.file.part_files import STAGING, Staging, discard, hidden_size, is_part, remove_what_died
 from penstock.formats.file_format import BatchWriter
 from penstock.runtime.connector import CommitLog, Committer, RecordError, Sink, SinkWriter, SinkWriterContext, call_each
+from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP
 
 _RUN, _COMMIT = ".run", ".commit"
+_WITH_PARTITIONS: Final = "partitions"
 
 
 class FileCommitLog(CommitLog):
@@ -67,18 +77,22 @@ class FileCommitLog(CommitLog):
         base_path: the base path of the sink.
         staging: the staging directory of the run.
         job_name: the job whose earlier runs to roll back.
+        partition_commit: what the run does to complete partitions, if it does anything.
     """
 
-    def __init__(self, base_path: str, staging: str, job_name: str) -> None:
+    def __init__(
+        self, base_path: str, staging: str, job_name: str, partition_commit: PartitionCommit | None = None
+    ) -> None:
         digest = hashlib.blake2b(job_name.encode(), digest_size=8).hexdigest()
         self._job_name = job_name
         self._base_path = base_path
-        self._staging = Staging(staging)
+        self._staging = staging
+        self._policies = () if partition_commit is None else partition_commit.policies
         self._directory = join(base_path, STAGING)
         self._prefix = f".{digest}-"
         self._path = join(self._directory, f"{self._prefix}{staging.rpartition('/')[2]}")
         self._held: BinaryIO | None = None
-        self._written: Sequence[FileCommittable] = ()
+        self._written: _Listed | None = None
 
     def begin(self) -> list[str]:
         """Roll back dead runs and lock this run's file."""
@@ -96,33 +110,57 @@ class FileCommitLog(CommitLog):
 
     def _take_back(self, stem: str) -> list[str]:
         lines = []
-        files = _read(stem + _COMMIT)
-        if files is not None:
-            missing = _remove(files)
+        listed = _read(stem + _COMMIT)
+        if listed is not None:
+            missing = _remove(listed)
             lines.append(
-                f"a run of job {self._job_name!r} died while committing {len(files)} files; they were rolled back"
+                f"a run of job {self._job_name!r} died while committing {len(listed.files)} files; "
+                "they were rolled back"
                 + (f"; {missing} of them had already been removed, so their rows may appear twice" if missing else "")
             )
         name = stem.rpartition("/")[2].removeprefix(self._prefix)
-        Staging(join(self._directory, name)).remove_unpinned()
+        _remove_hidden(join(self._directory, name))
         remove([stem + _COMMIT])
         return lines
 
-    def write(self, committables: Sequence[FileCommittable]) -> None:
+    def write(self, committables: Sequence[Any]) -> None:
         """Write the list."""
-        self._written = committables
-        files = [[c.hidden_path, c.final_path, c.size_bytes] for c in committables]
-        write_whole(self._path + _COMMIT, json.dumps({"job": self._job_name, "files": files}).encode())
+        self._write(self._list(committables))
+
+    def _list(self, committables: Sequence[Any]) -> _Listed:
+        files, inputs, marks = [], [], []
+        for item in committables:
+            if isinstance(item, FileCommittable):
+                files.append(item)
+            elif isinstance(item, MergedFile):
+                files.append(FileCommittable(item.hidden_path, item.final_path, _UNKNOWN_BYTES))
+                inputs += [file.hidden_path for file in item.inputs]
+            else:
+                directory = join(self._base_path, item.bucket_id) if item.bucket_id else self._base_path
+                marks += [join(directory, p.file_name) for p in self._policies if isinstance(p, SuccessFilePolicy)]
+        return _Listed(files, inputs, marks)
+
+    def _write(self, listed: _Listed) -> None:
+        self._written = listed
+        content = {
+            "job": self._job_name,
+            "files": [[file.hidden_path, file.final_path, file.size_bytes] for file in listed.files],
+            "inputs": listed.inputs,
+            "marks": listed.marks,
+        }
+        write_whole(self._path + _COMMIT, json.dumps(content).encode())
 
     def take_back(self) -> None:
         """Remove the files of the list, and then the list.
 
         Rewrites the list first if it was removed, either by a failed `close_commit` or by the log of another sink.
         """
-        files = _read(self._path + _COMMIT)
-        if files is None and self._written:
-            self.write(self._written)
-        _remove(self._written if files is None else files)
+        listed = _read(self._path + _COMMIT)
+        if listed is None and self._written is not None:
+            listed = self._written
+            self._write(listed)
+        if listed is not None:
+            _remove(listed)
         remove([self._path + _COMMIT])
 
     def close_commit(self) -> None:
@@ -141,36 +179,62 @@ class FileCommitLog(CommitLog):
             self._held.close()
             self._held = None
         remove([self._path + _RUN])
-        self._staging.remove_unpinned()
+        _remove_hidden(self._staging)
 
 
-def _read(path: str) -> list[FileCommittable] | None:
-    """Return the files of a list, or None if the list does not exist.
+class _Listed(NamedTuple):
+    """What a run commits: files that become visible, hidden files that are merged into some of them, and marks."""
+
+    files: list[FileCommittable]
+    inputs: list[str]
+    marks: list[str]
+
+
+#: the size in a list of a file that is still to be written
+_UNKNOWN_BYTES: Final = -1
+
+
+def _remove_hidden(staging: str) -> None:
+    for directory in part_files.find_stagings(staging):
+        Staging(directory).remove_unpinned()
+
+
+def _read(path: str) -> _Listed | None:
+    """Return the content of a list, or None if the list does not exist.
 
     Raises:
         CommitError: if the list names anything but part files.
     """
     try:
-        files: Any = json.loads(read_bytes(path))["files"]
+        content: Any = json.loads(read_bytes(path))
     except FileNotFoundError:
         return None
-    committables = [FileCommittable(*file) for file in files]
+    committables = [FileCommittable(*file) for file in content["files"]]
     for committable in committables:
         hidden, final = (p.rpartition("/")[2] for p in (committable.hidden_path, committable.final_path))
         if not (is_part(hidden) and hidden.startswith(f".{final}.")):
             raise CommitError(f"{path} is not a list of part files: it names {committable.final_path}")
-    return committables
+    inputs, marks = content.get("inputs", []), content.get("marks", [])
+    base_path = path.rpartition(f"/{STAGING}/")[0]
+    for other in (*inputs, *marks):
+        if not (is_part(other.rpartition("/")[2]) if other in inputs else other.startswith(f"{base_path}/")):
+            raise CommitError(f"{path} is not a list of part files: it names {other}")
+    return _Listed(committables, inputs, marks)
 
 
-def _remove(files: Sequence[FileCommittable]) -> int:
+def _remove(listed: _Listed) -> int:
     """Remove the files durably, hidden ones first so that no run can show them again; return how many were missing."""
     missing = 0
-    for file in files:
+    discard(listed.inputs)
+    remove(listed.marks)
+    for file in listed.files:
         is_there = hidden_size(file.hidden_path) is not None or size_or_none(file.final_path) is not None
         discard([file.hidden_path])
         remove([file.final_path])
-        missing += not is_there
-    sync_names(file.final_path for file in files)  # if a power failure restored a file, no list would name it
+        missing += not is_there and file.size_bytes != _UNKNOWN_BYTES
+    sync_names(
+        [*listed.marks, *(file.final_path for file in listed.files)]
+    )  # if a power failure restored a file, no list would name it
     return missing
 
 
@@ -287,6 +351,7 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         rolling_policy: decides when to close a part file before the next checkpoint.
         names: names the files.
         counter: the first number to use in file names.
+        stage: that of a sink that commits in one place, see `part_files.staging_directory`; empty for others.
     """
 
     def __init__(
@@ -298,6 +363,7 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         rolling_policy: RollingPolicy,
         names: part_files.PartNames,
         counter: int = 0,
+        stage: str = "",
     ) -> None:
         self._context = context
         self._base_path = base_path
@@ -310,13 +376,16 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         self._closed: list[FileCommittable] = []  # not yet returned by prepare_commit
         self._since = context.restored_checkpoint_id or 0
         self._staging = part_files.Staging(names.staging)
+        self._stage = stage
+        self._watermark_ms = MIN_TIMESTAMP
         self._has_ended = False
-        if context.attempt > 0:
-            self._staging.remove_stale(names, 0 if context.owes_nothing else self._since)
+        if context.attempt > 0:  # what waits to be merged is not committed, although checkpoints name it
+            owes_nothing = context.owes_nothing and stage != part_files.MERGED
+            self._staging.remove_stale(names, 0 if owes_nothing else self._since)
         if context.subtask_index == 0 and (context.attempt == 0 or not self._since):
             part_files.remove_what_died(base_path)
         for job_id in context.forerunners:
-            former = part_files.Staging(part_files.staging_directory(base_path, job_id, context.operator_id))
+            former = part_files.Staging(part_files.staging_directory(base_path, job_id, context.operator_id, stage))
             former.remove_stale(names, self._since, of_forerunner=True)
             former.remove_if_empty()
 
@@ -361,13 +430,21 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         """Note whether the input has ended; no record is buffered."""
         self._has_ended = self._has_ended or end_of_input
 
-    def prepare_commit(self) -> list[FileCommittable]:
-        """Close every part file; the files stay hidden until they are committed."""
+    def write_watermark(self, watermark_ms: int) -> None:
+        """Note how far event time has come, for partitions that are complete by it."""
+        self._watermark_ms = watermark_ms
+
+    def prepare_commit(self) -> list[Any]:
+        """Close every part file; the files stay hidden until they are committed. Report progress to a coordinator."""
         for bucket_id in list(self._open):
             self._close_part(bucket_id)
         committables, self._closed = self._closed, []
         sync_names(committable.hidden_path for committable in committables)
-        return committables
+        if not self._stage:
+            return committables
+        watermark_ms = MAX_WATERMARK if self._has_ended else self._watermark_ms
+        context = self._context
+        return [*committables, WriterProgress(context.subtask_index, context.parallelism, watermark_ms)]
 
     def snapshot_state(self, checkpoint_id: int) -> list[int]:
         """Return the next number to use in file names."""
@@ -376,7 +453,9 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
 
     def pin(self, checkpoint_id: int, committables: Sequence[FileCommittable]) -> None:
         """Record that a savepoint names these files."""
-        self._staging.pin(self._names.pins(checkpoint_id), [committable.hidden_path for committable in committables])
+        if committables:
+            hidden_paths = [committable.hidden_path for committable in committables]
+            self._staging.pin(self._names.pins(checkpoint_id), hidden_paths)
 
     def close(self) -> None:
         """Remove the files that were not prepared for commit."""
@@ -486,6 +565,8 @@ class FileSink(Sink[T]):
         rolling_policy: RollingPolicy,
         file_config: OutputFileConfig,
         missing: str = IGNORE,
+        compaction: Compaction | None = None,
+        partition_commit: PartitionCommit | None = None,
     ) -> None:
         self._base_path = base_path
         self._encoding = encoding
@@ -493,6 +574,12 @@ class FileSink(Sink[T]):
         self._rolling_policy = rolling_policy
         self._file_config = file_config
         self._missing = missing
+        self._compaction = compaction
+        self._partition_commit = partition_commit
+        self._stage = "" if partition_commit is None else _WITH_PARTITIONS
+        if compaction is not None:
+            self._stage = part_files.MERGED
+        self.commits_globally = bool(self._stage)
 
     @staticmethod
     def for_row_format(
@@ -528,15 +615,27 @@ class FileSink(Sink[T]):
         """Create a writer after a recovery, which does not reuse the file numbers of the checkpoint's writer."""
         return self._writer(context, max(state, default=0))
 
-    def create_committer(self, context: SinkWriterContext) -> Committer[FileCommittable]:
+    def create_commit_coordinator(
+        self, context: SinkWriterContext, state: Sequence[Any]
+    ) -> SinkWriter[Any, Any] | None:
+        """Create the coordinator of a sink that merges files or commits partitions."""
+        if not self._stage:
+            return None
+        return FileCommitCoordinator(context, self._base_path, self._compaction, self._partition_commit, state)
+
+    def create_committer(self, context: SinkWriterContext) -> Committer[Any]:
         """Create the committer, which renames files."""
-        staging = part_files.staging_directory(self._base_path, context.job_id, context.operator_id)
+        staging = part_files.staging_directory(self._base_path, context.job_id, context.operator_id, self._stage)
+        if self._stage:
+            return CoordinatedCommitter(
+                self._base_path, staging, self._missing, self._compaction, self._partition_commit
+            )
         return FileCommitter(staging, self._missing)
 
     def create_commit_log(self, context: SinkWriterContext, job_name: str) -> CommitLog:
         """Create the commit log, a list of part files beside them."""
-        staging = part_files.staging_directory(self._base_path, context.job_id, context.operator_id)
-        return FileCommitLog(self._base_path, staging, job_name)
+        staging = part_files.staging_directory(self._base_path, context.job_id, context.operator_id, self._stage)
+        return FileCommitLog(self._base_path, staging, job_name, self._partition_commit)
 
     def for_type(self, type_info: TypeInformation | None) -> FileSink[T]:
         """Return the sink for a declared record type, which defines the text (`Encoder.simple_string_encoder`)."""
@@ -548,9 +647,16 @@ class FileSink(Sink[T]):
 
     def _writer(self, context: SinkWriterContext, counter: int) -> FileWriter:
         config = self._file_config
-        names = part_files.PartNames.of(context, self._base_path, config.part_prefix, config.part_suffix)
+        names = part_files.PartNames.of(context, self._base_path, config.part_prefix, config.part_suffix, self._stage)
         return FileWriter(
-            context, self._base_path, self._encoding, self._bucket_assigner, self._rolling_policy, names, counter
+            context,
+            self._base_path,
+            self._encoding,
+            self._bucket_assigner,
+            self._rolling_policy,
+            names,
+            counter,
+            self._stage,
         )
 
     class BaseBuilder(Generic[RecordT]):
@@ -564,6 +670,7 @@ class FileSink(Sink[T]):
             self._rolling_policy: RollingPolicy = RollingPolicy.default_rolling_policy()
             self._file_config = OutputFileConfig()
             self._missing = IGNORE
+            self._compaction: Compaction | None = None
 
         def build(self) -> FileSink[RecordT]:
             """Build the sink."""
@@ -574,7 +681,21 @@ class FileSink(Sink[T]):
                 self._rolling_policy,
                 self._file_config,
                 self._missing,
+                self._compaction,
             )
+
+        def enable_compact(self, strategy: FileCompactStrategy, compactor: FileCompactor) -> Self:
+            """Merge the files of each bucket before they become visible.
+
+            One task merges the files of all writers. Until then they are in checkpoints, and no reader sees them.
+            """
+            self._compaction = Compaction(strategy, compactor)
+            return self
+
+        def disable_compact(self) -> Self:
+            """Do not merge files, which is the default."""
+            self._compaction = None
+            return self
 
         def with_missing_part_files(self, missing: str) -> Self:
             """Set how to handle a missing or changed file of the checkpoint that the job starts from.

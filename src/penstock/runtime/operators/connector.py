@@ -18,7 +18,8 @@ output until then (`SinkWriter.pin`).
 
 `CommittableWriterOperator` and `GlobalCommit` are sinks that commit in one place: a writer in every subtask, and one
 committer for all their committables. Writers emit their committables as records, ahead of the barrier that they were
-prepared for. The committer, a sink of its own, collects them. It keeps the committables collected up to the barrier in
+prepared for. The committer, a sink of its own, collects them, or gives them to the coordinator of the sink
+(`Sink.create_commit_coordinator`), which says what to commit. It keeps the committables collected up to the barrier in
 its state, and commits them all at once when the checkpoint completes. If an unaligned barrier overtakes committables,
 the checkpoint contains them as records in flight, and the committer commits them with the next checkpoint.
 """
@@ -550,6 +551,11 @@ class WriterOperator(StreamOperator):
         """Hand the records to the writer."""
         hand_over(self.writer, batch, self.context.operator_name)
 
+    def process_watermark(self, timestamp: int) -> None:
+        """Tell the writer how far event time has come."""
+        self.writer.write_watermark(timestamp)
+        super().process_watermark(timestamp)
+
     def next_timer_ms(self) -> int | None:
         """Return when the writer wants to flush its buffer."""
         return None if self._writer is None else self._writer.next_flush_ms()
@@ -614,9 +620,7 @@ class SinkOperator(WriterOperator):
 
     def on_savepoint(self, checkpoint_id: int) -> None:
         """Protect the output that the savepoint names from deletion."""
-        named = self._committables.get()
-        if named:
-            self.writer.pin(checkpoint_id, named)
+        self.writer.pin(checkpoint_id, self._committables.get())
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """Commit the output prepared up to this checkpoint."""
@@ -710,7 +714,10 @@ class GlobalCommit(Sink[Any]):
         return self.restore_writer(context, ())
 
     def restore_writer(self, context: SinkWriterContext, state: Sequence[Any]) -> SinkWriter[Any, Any]:
-        """Create a writer that collects committables, and goes on counting commits."""
+        """Create the sink's coordinator, or else a writer that collects committables, and goes on counting commits."""
+        coordinator = self._sink.create_commit_coordinator(context, state)
+        if coordinator is not None:
+            return coordinator
         return _NumberedGathering(max(state, default=0)) if self._sink.numbers_commits else _Gathering()
 
     def create_committer(self, context: SinkWriterContext) -> Committer[Any] | None:

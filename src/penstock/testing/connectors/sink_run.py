@@ -81,6 +81,8 @@ class SinkCheckpoint:
     states: list[bytes] = field(default_factory=list)
     #: committables prepared but not yet committed: by checkpoint, by subtask, as bytes
     committables: dict[int, list[bytes]] = field(default_factory=dict)
+    #: the state of the sink's coordinator, as bytes; empty for a sink without one
+    coordinator: bytes = b""
 
     def of_subtasks(self) -> list[list[Any]]:
         """Return the committables of each subtask, in the order of checkpoints."""
@@ -135,6 +137,7 @@ class SinkRun:
         self.hosts = [self.new_host(index) for index in range(parallelism)]
         self.writers: list[SinkWriter[Any, Any]] = []
         self.committers: list[Committer[Any] | None] = []
+        self._coordinator: SinkWriter[Any, Any] | None = None
 
     def new_host(self, index: int = 0) -> SinkHost:
         """Create the context of a subtask of this attempt."""
@@ -177,6 +180,9 @@ class SinkRun:
             self.writers = [writers[i] for i in sorted(writers)]
         if is_global:
             self._recommit(0, [committable for share in shares for committable in share])
+            state = loads_named(restored.coordinator, "the coordinator") if restored and restored.coordinator else []
+            with self.steps.call():
+                self._coordinator = self.sink.create_commit_coordinator(self.hosts[0], state)
         return self
 
     def _recommit(self, index: int, share: list[Any]) -> None:
@@ -242,14 +248,34 @@ class SinkRun:
             with self.steps.call():
                 items = writer.snapshot_state(self.checkpoint_id)
                 states.append(dumps_named(list(items), "the state of a writer"))
+        state = b""
+        if self._coordinator is not None:
+            prepared, state = self._coordinate(prepared, end_of_input)
         self.pending[self.checkpoint_id] = prepared
-        return SinkCheckpoint(self.checkpoint_id, self.position, states, dict(self.pending))
+        return SinkCheckpoint(self.checkpoint_id, self.position, states, dict(self.pending), state)
+
+    def _coordinate(self, prepared: list[bytes], end_of_input: bool) -> tuple[list[bytes], bytes]:
+        """Return what the coordinator commits of the writers' committables, and its state."""
+        coordinator = self._coordinator
+        assert coordinator is not None
+        self.note(f"prepare_commit of the coordinator for checkpoint {self.checkpoint_id}")
+        with self.steps.call():
+            coordinator.write_batch([item for data in prepared for item in loads_named(data, "the committables")], None)
+            coordinator.flush(end_of_input)
+            committables = list(coordinator.prepare_commit())
+            state = dumps_named(coordinator.snapshot_state(self.checkpoint_id), "the coordinator")
+            return [dumps_named(committables, "the committables")], state
 
     def savepoint(self) -> SinkCheckpoint:
         """Take a checkpoint whose committables must be kept, and which does not complete."""
         checkpoint = self.checkpoint()
-        for index, (writer, named) in enumerate(zip(self.writers, checkpoint.of_subtasks(), strict=True)):
-            if named and not self.sink.commits_globally:
+        if self._coordinator is not None:
+            self.note("pin of the coordinator")
+            with self.steps.call():
+                self._coordinator.pin(checkpoint.checkpoint_id, checkpoint.all())
+        writers = () if self.sink.commits_globally else self.writers
+        for index, (writer, named) in enumerate(zip(writers, checkpoint.of_subtasks(), strict=False)):
+            if named:
                 self.note(f"pin of subtask {index}")
                 with self.steps.call():
                     writer.pin(checkpoint.checkpoint_id, named)

@@ -28,8 +28,10 @@ from penstock.formats.file_format import BulkFormat, StreamFormat
 from penstock.runtime import connector
 from penstock.runtime.columns import ColumnBatch
 from penstock.runtime.records import Batch
+from penstock.sql.connectors.filesystem import partition_commit
 from penstock.sql.connectors.filesystem.sink import (
     DEFAULT_NAME,
+    FILE_SIZE,
     INTERVAL,
     PATH,
     PATTERN,
@@ -495,7 +497,7 @@ class FilesystemConnector(TableConnector):
 
     name = "filesystem"
     required_options = (PATH, FORMAT)
-    optional_options = (DEFAULT_NAME, *READ_OPTIONS, *WRITE_OPTIONS)
+    optional_options = (DEFAULT_NAME, *READ_OPTIONS, *WRITE_OPTIONS, *partition_commit.COMMIT_OPTIONS)
     takes_partitions = True
     options_up_to_now: ClassVar = {INTERVAL.key(): None}
 
@@ -570,5 +572,7 @@ class FilesystemConnector(TableConnector):
             keys,
             options.read(DEFAULT_NAME),
             rolling_policy(options),
+            partition_commit.read_compaction(options, options.read(FILE_SIZE)),
+            partition_commit.read_partition_commit(options, keys),
         )
         return tables.TableWriter(sink, encoding.accepts, takes_columns=True, follows_query=encoding.accepts != INSERTS)

@@ -21,6 +21,8 @@ from penstock.base.errors import FormatError, UnsupportedError
 from penstock.codecs.column_data import ChangeData, ColumnData
 from penstock.codecs.serialization import BulkWriterFactory
 from penstock.connectors.file.buckets import BucketAssigner, OutputFileConfig, RollingPolicy
+from penstock.connectors.file.commit_coordinator import PartitionCommit
+from penstock.connectors.file.compaction import Compaction
 from penstock.connectors.file.part_files import PartNames
 from penstock.connectors.file.sink import FileSink, FileWriter
 from penstock.runtime.connector import SinkWriterContext
@@ -242,11 +244,6 @@ WRITE_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (FILE_SIZE, ROLLOVER, INAC
 
 #: unsupported options of Flink's connector, and why
 REFUSED: Final = (
-    (
-        re.compile(r"(sink\.partition-commit\..*|partition\.time-extractor\..*)"),
-        "files are visible at every checkpoint, and partitions get no mark when they are whole",
-    ),
-    (re.compile(r"(auto-compaction|compaction\..*)"), "files are not merged"),
     (re.compile(r"sink\.shuffle-by-partition\.enable"), "rows are not sent to writers by their partition"),
     (re.compile(r"(sink|scan)\.parallelism"), "set parallelism.default for the job"),
     (re.compile(r"source\.report-statistics"), "files are not asked for statistics"),
@@ -289,6 +286,8 @@ class TableFilesSink(FileSink[Any]):
         keys: the partition columns, whose values name directories.
         default_name: the name of the partition of NULL.
         rolling_policy: when a file ends before the next checkpoint.
+        compaction: how the files of a checkpoint are merged, if they are.
+        partition_commit: when partitions are complete, and what happens then, if anything does.
     """
 
     def __init__(
@@ -299,16 +298,20 @@ class TableFilesSink(FileSink[Any]):
         keys: Sequence[str],
         default_name: str,
         rolling_policy: RollingPolicy,
+        compaction: Compaction | None = None,
+        partition_commit: PartitionCommit | None = None,
     ) -> None:
-        buckets = BucketAssigner.base_path_bucket_assigner()
-        super().__init__(path, factory, buckets, rolling_policy, OutputFileConfig())
+        buckets, names = BucketAssigner.base_path_bucket_assigner(), OutputFileConfig()
+        super().__init__(
+            path, factory, buckets, rolling_policy, names, compaction=compaction, partition_commit=partition_commit
+        )
         self._schema = schema
         self._keys = tuple(keys)
         self._default_name = default_name
 
     def _writer(self, context: SinkWriterContext, counter: int) -> FileWriter:
         config = self._file_config
-        names = PartNames.of(context, self._base_path, config.part_prefix, config.part_suffix)
+        names = PartNames.of(context, self._base_path, config.part_prefix, config.part_suffix, self._stage)
         return TableFilesWriter(
             context,
             self._base_path,
@@ -317,6 +320,7 @@ class TableFilesSink(FileSink[Any]):
             self._rolling_policy,
             names,
             counter,
+            self._stage,
             schema=self._schema,
             keys=self._keys,
             default_name=self._default_name,
