@@ -69,8 +69,8 @@ ALLOWED = {
         ("base/durable_files.py::errors_name", "OSError"),
     ),
     "the event loop catches it, refuses the connection or lets it wait, and goes on": (
-        ("server/rest/server.py::BoundedSocket.accept", "ConnectionAbortedError"),
-        ("server/rest/server.py::BoundedSocket.accept", "BlockingIOError"),
+        ("connectors/http_server.py::BoundedSocket.accept", "ConnectionAbortedError"),
+        ("connectors/http_server.py::BoundedSocket.accept", "BlockingIOError"),
     ),
     "the protocol of pickle": (
         ("drivers/spark/sockets.py::JobKeys.__reduce__", "TypeError"),

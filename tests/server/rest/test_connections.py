@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 from tests.server.rest.rig import JOB, Client, Handle, a_view, serving
 
+from penstock.connectors import http_server as connections
+from penstock.connectors.http_server import ENDING_MAX, BoundedSocket
 from penstock.server.rest import application
 from penstock.server.rest import application as audit
-from penstock.server.rest import server as connections
 from penstock.server.rest.application import PATH_CHARS_MAX, REFUSED_MAX, ROUTES, Audit, printable
 from penstock.server.rest.calls.routing import Empty
-from penstock.server.rest.server import ENDING_MAX, BoundedSocket
 
 
 @contextmanager
