@@ -37,9 +37,11 @@ SENSITIVE_PARTS: Final = (
     "http-headers",
 )
 
-#: Parts of keys that Flink does not have or does not list: credentials of ZooKeeper, and of cloud storage.
+#: Parts of keys that Flink does not have or does not list: credentials of ZooKeeper, of cloud storage, and in headers.
 OUR_PARTS: Final = (
     "client.authorization",
+    "header.authorization",
+    "header.cookie",
     "passphrase",
     "access-key",
     "access.key",
@@ -59,7 +61,7 @@ _SECRET_KEY: Final = (
 #: Each such key contains one of these.
 _SECRET_WORDS: Final = ("passw", "passphrase", "secret", "api-key", "apikey", "service-key", "access", "jaas.config")
 #: Keys whose values are pairs such as `user:password` or `Authorization: Bearer token`.
-_PAIRS: Final = ("basic-auth", "auth-params", "http-headers", "client.authorization")
+_PAIRS: Final = ("basic-auth", "auth-params", "http-headers", "client.authorization", "header.authorization")
 #: `scheme://user:password@host`. The password ends at the last @, even if that should have been quoted.
 _IN_URL: Final = re.compile(r"""(?<=://)([^\s/:@"'<>]*):([^\s"'<>]*)@""")
 #: `user:password@host` in text, also in a URL whose scheme is misspelt.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -49,13 +49,19 @@ class HttpClient:
         headers: the headers of each request.
         timeout_ms: how long a request takes at most, from its connection to the end of its response.
         connect_timeout_ms: how long it takes at most to connect; by default as long as a request.
+        tls: how `https://` is spoken; by default with the system's certificates.
 
     Raises:
         ValueError: for another kind of URL.
     """
 
     def __init__(
-        self, url: str, headers: Mapping[str, str], timeout_ms: int, connect_timeout_ms: int | None = None
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        timeout_ms: int,
+        connect_timeout_ms: int | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in _PORTS or not parts.hostname:
@@ -63,7 +69,7 @@ class HttpClient:
         self._host = parts.hostname
         self._port = parts.port or _PORTS[parts.scheme]
         self._path, self._query = parts.path, f"?{parts.query}" if parts.query else ""
-        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
+        self._tls = (tls or ssl.create_default_context()) if parts.scheme == "https" else None
         self._headers = [("Host", parts.netloc.rpartition("@")[2]), *headers.items()]
         self._timeout_ms = timeout_ms
         self._connect_timeout_ms = timeout_ms if connect_timeout_ms is None else connect_timeout_ms
@@ -74,27 +80,31 @@ class HttpClient:
         """Send a body to the URL, and return the response. Raises as `request` does."""
         return await self._within_time("POST", (self._path or "/") + self._query, body)
 
-    async def request(self, method: str, path: str, body: bytes = b"") -> Response:
-        """Send a request to a path below the URL, and return the response.
+    async def request(
+        self, method: str, path: str, body: bytes = b"", headers: Sequence[tuple[str, str]] = ()
+    ) -> Response:
+        """Send a request to a path below the URL, with more headers, and return the response.
 
         Raises:
             OSError: if the server cannot be reached or ends the connection.
             CallTimeoutError: if the response takes too long.
         """
-        return await self._within_time(method, self._path.rstrip("/") + path, body)
+        return await self._within_time(method, self._path.rstrip("/") + path, body, headers)
 
-    async def _within_time(self, method: str, target: str, body: bytes) -> Response:
+    async def _within_time(
+        self, method: str, target: str, body: bytes, headers: Sequence[tuple[str, str]] = ()
+    ) -> Response:
         try:
             async with asyncio.timeout(self._timeout_ms / 1000):
-                return await self._request(method, target, body)
+                return await self._request(method, target, body, headers)
         except TimeoutError as error:
             if isinstance(error, CallTimeoutError):
                 raise
             raise CallTimeoutError(f"{self._host}:{self._port} took longer than {self._timeout_ms} ms") from error
 
-    async def _request(self, method: str, target: str, body: bytes) -> Response:
-        headers = [*self._headers, ("Content-Length", str(len(body)))]
-        request = h11.Request(method=method, target=target, headers=headers)
+    async def _request(self, method: str, target: str, body: bytes, headers: Sequence[tuple[str, str]]) -> Response:
+        fields = [*self._headers, *headers, ("Content-Length", str(len(body)))]
+        request = h11.Request(method=method, target=target, headers=fields)
         while self._idle:
             connection = self._idle.pop()
             try:

@@ -33,8 +33,13 @@ CONNECTORS: Final = {
 CONNECTORS_WITH_FORMATS: Final = {
     "elasticsearch-7": "opensearch:Elasticsearch7Connector",
     "filesystem": "filesystem.connector:FilesystemConnector",
+    "http": "http:HttpLookupConnector",
+    "http-async-sink": "http_sink:HttpSinkConnector",
+    "http-sink": "http_sink:FormerHttpSinkConnector",
+    "http-webhook": "http_sink:WebhookConnector",
     "kafka": "kafka.connector:KafkaConnector",
     "opensearch": "opensearch:OpensearchConnector",
+    "rest-lookup": "http:RestLookupConnector",
     "socket": "spark:SocketConnector",
     "upsert-kafka": "kafka.connector:UpsertKafkaConnector",
 }

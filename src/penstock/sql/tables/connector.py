@@ -99,11 +99,13 @@ class TableLookup:
         key: the indexes of the key columns among the table's stored columns.
         create_reader: creates a synchronous reader; None if lookups are only asynchronous.
         create_async_reader: creates an asynchronous reader; None if lookups are only synchronous.
+        repeats: whether readers repeat failed calls themselves, as `lookup.max-retries` says.
     """
 
     key: tuple[int, ...]
     create_reader: Callable[[], LookupReader] | None = None
     create_async_reader: Callable[[], AsyncLookupReader] | None = None
+    repeats: bool = False
 
 
 class ColumnsLookup(LookupReader):

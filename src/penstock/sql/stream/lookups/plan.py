@@ -105,6 +105,8 @@ def _operator(
     spec: LookupSpec, lookup: TableLookup, settings: LookupSettings, changes: Changes, planning: Planning
 ) -> tuple[Factory, bool]:
     """Return the operator, and whether it is asynchronous, which is preferred unless a hint says otherwise."""
+    if lookup.repeats:
+        settings = replace(settings, error_retries=0)
     is_async = lookup.create_async_reader is not None and settings.is_async is not False
     if lookup.create_async_reader is not None and (is_async or lookup.create_reader is None):
         if changes != INSERTS:
