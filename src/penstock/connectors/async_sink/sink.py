@@ -98,6 +98,13 @@ class RequestClient(ABC, Generic[EntryT]):
         """Return whether a request that raised this error may succeed later. By default for failures of connections."""
         return isinstance(error, ConnectionError | TimeoutError)
 
+    def take_counts(self) -> Mapping[str, int]:
+        """Return what the client has counted since the last call, for the sink's metrics. By default nothing.
+
+        Called by the task's thread.
+        """
+        return {}
+
     def close(self) -> Any:
         """Disconnect. Called once, after the last request."""
 
@@ -303,7 +310,7 @@ class _Sender:
         """Return what was counted since the last call."""
         with self._changed:
             counts, self._counts = self._counts, dict.fromkeys(self._counts, 0)
-        return counts
+        return counts | dict(self._client.take_counts())
 
     def close(self) -> None:
         """Discard unsent entries, and wait a while for requests in flight."""

@@ -22,6 +22,7 @@ CONNECTORS: Final = {
     "nexmark": "nexmark:NexmarkConnector",
     "postgres-cdc": "postgres_cdc:PostgresCdcConnector",
     "print": "spark:PrintConnector",
+    "prometheus": "prometheus:PrometheusConnector",
     "qdrant": "qdrant:QdrantConnector",
     "redis": "redis:RedisConnector",
     "savepoint": "savepoint:SavepointConnector",
