@@ -28,6 +28,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from penstock.base.errors import ConfigurationError, ContractError, OperationError, UnsupportedError, short_repr
+from penstock.base.lineage import LineageDataset
 from penstock.base.secrets import hide, remember
 from penstock.base.time import parse_duration
 from penstock.connectors.async_sink.request_buffer import AsyncSinkSettings
@@ -385,6 +386,10 @@ class HttpSink(AsyncSinkBase[T, HttpSinkRequestEntry]):
     def builder() -> HttpSinkBuilder:
         """Return a builder."""
         return HttpSinkBuilder()
+
+    def describe_lineage(self) -> tuple[LineageDataset, ...]:
+        """Return the URL."""
+        return self.lineage or (LineageDataset(self.service.origin, self.service.target.partition("?")[0]),)
 
     def create_client(self, context: SinkWriterContext) -> RequestClient[HttpSinkRequestEntry]:
         """See `AsyncSinkBase`."""

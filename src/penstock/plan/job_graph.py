@@ -112,7 +112,14 @@ def _build(graph: StreamGraph, configuration: Configuration, job_name: str) -> J
     )
     is_local = configuration.read(options.EXECUTION_TARGET) == "local"
     script = b"" if is_local else pack_script()
-    return replace(builder.build(job_name), mode=_mode(graph, configuration), script=script)
+    steps = [node.transformation for node in graph.nodes]
+    return replace(
+        builder.build(job_name),
+        mode=_mode(graph, configuration),
+        script=script,
+        inputs=tuple(it for step in steps if step.source is not None for it in step.source.describe_lineage()),
+        outputs=tuple(it for step in steps if step.sink is not None for it in step.sink.describe_lineage()),
+    )
 
 
 def _mode(graph: StreamGraph, configuration: Configuration) -> str:

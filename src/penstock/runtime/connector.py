@@ -22,6 +22,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import ContractError, PenstockError, StopIterationRaised, UnsupportedError
+from penstock.base.lineage import LineageDataset
 from penstock.base.typeinfo import TypeInformation
 from penstock.codecs.column_data import ColumnData
 from penstock.runtime.records import Batch
@@ -266,8 +267,12 @@ class Source(ABC, Generic[T, SplitT]):
         (True, 'BOUNDED', None)
     """
 
-    #: Whether recorded positions can be read again (J), which exactly-once state relies on.
+    #: Whether recorded positions can be read again (J), which exactly-once state relies on; also if senders repeat what
+    #: no checkpoint has.
     replayable: bool = True
+
+    #: The datasets that it reads, if the planner of SQL knows them.
+    lineage: tuple[LineageDataset, ...] = ()
 
     #: Whether a reader may restart alone from the last checkpoint while the others continue; its enumerator then takes
     #: splits back. Otherwise all readers restart together.
@@ -302,6 +307,10 @@ class Source(ABC, Generic[T, SplitT]):
     def max_parallelism(self) -> int | None:
         """Return 1 for a source that cannot be split; None if it allows any parallelism."""
         return None
+
+    def describe_lineage(self) -> tuple[LineageDataset, ...]:
+        """Return the datasets that it reads, for lineage events."""
+        return self.lineage
 
 
 class SinkWriterContext(Protocol):
@@ -510,6 +519,9 @@ class Sink(ABC, Generic[T]):
         'tea'
     """
 
+    #: The datasets that it writes, if the planner of SQL knows them.
+    lineage: tuple[LineageDataset, ...] = ()
+
     #: Whether one committer, in one call, commits everything that the writers of all subtasks prepared for a
     #: checkpoint.
     commits_globally: bool = False
@@ -561,6 +573,10 @@ class Sink(ABC, Generic[T]):
 
     def configure(self, configuration: Configuration) -> None:
         """Note settings of the job; called in the program before the sink is pickled. By default nothing is noted."""
+
+    def describe_lineage(self) -> tuple[LineageDataset, ...]:
+        """Return the datasets that it writes, for lineage events."""
+        return self.lineage
 
     def client_handler(self) -> Callable[[int, bytes], None] | None:
         """Return the client's handler for the bytes of `emit_to_client`; None for a sink that emits none.

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from penstock.base.job import JobStatus
+from penstock.base.lineage import LineageDataset
 from penstock.base.watermark_strategy import WatermarkAlignment
 from penstock.runtime.connector import Boundedness, Source
 from penstock.runtime.ports import Clock
@@ -162,6 +163,9 @@ class JobGraph:
     superstep: Superstep | None = None
     #: the definitions in the user's script, for workers in other processes (`codecs.cloud`)
     script: bytes = b""
+    #: the datasets that the job reads and those that it writes, as sources and sinks describe them
+    inputs: tuple[LineageDataset, ...] = ()
+    outputs: tuple[LineageDataset, ...] = ()
 
     @property
     def slots_required(self) -> int:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from penstock.base import lineage as lineage_options
 from penstock.base import options
 from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError
@@ -19,7 +21,7 @@ from penstock.drivers.client import submit as announcement
 from penstock.drivers.running_job import RunningJob
 from penstock.runtime.graph import JobGraph
 from penstock.server.dispatcher import DispatchedJob, Dispatcher
-from penstock.server.events import listener_classes, subscribe_configured
+from penstock.server.events import EventListener, listener_classes, subscribe_configured
 
 if TYPE_CHECKING:
     from penstock.server.rest.calls.context import RestSettings
@@ -66,6 +68,10 @@ class Attachment:
             UnsupportedError: if it requests something that Penstock lacks.
         """
         listener_classes(configuration)
+        if configuration.read(lineage_options.TRANSPORT) is not None:
+            from penstock.server import lineage
+
+            lineage.check(configuration)
         with self._lock:
             if any(key.startswith(_REPORTERS) for key in configuration.key_set()):
                 from penstock.server.reporters.reporting import start_reporters
@@ -98,7 +104,12 @@ class Attachment:
     def attach(self, job: RunningJob, graph: JobGraph, configuration: Configuration) -> None:
         """Register a job that has begun."""
         dispatched = DispatchedJob(job, graph, configuration)
-        subscribe_configured(dispatched.events, job, configuration)
+        more: list[Callable[[], EventListener]] = []
+        if configuration.read(lineage_options.TRANSPORT) is not None:
+            from penstock.server.lineage import OpenLineageListener, build_transport
+
+            more = [lambda: OpenLineageListener(graph, configuration, build_transport(configuration))]
+        subscribe_configured(dispatched.events, job, configuration, more)
         with self._lock:
             if self._server is not None:
                 self._server.stop_at_exit()

@@ -500,13 +500,18 @@ def listener_classes(configuration: Configuration) -> list[type[EventListener]]:
     return classes
 
 
-def subscribe_configured(events: JobEvents, handle: JobHandle, configuration: Configuration) -> None:
-    """Subscribe the configured listeners to a job that has just begun.
+def subscribe_configured(
+    events: JobEvents,
+    handle: JobHandle,
+    configuration: Configuration,
+    more: Sequence[Callable[[], EventListener]] = (),
+) -> None:
+    """Subscribe the configured listeners, and more, to a job that has just begun.
 
     A listener that cannot be created is logged, because the job already runs.
     """
     path = configuration.read(EVENTS_FILE)
-    makers: list[Callable[[], EventListener]] = [*listener_classes(configuration)]
+    makers: list[Callable[[], EventListener]] = [*listener_classes(configuration), *more]
     if path is not None:
         makers.append(lambda: EventFile(path))
     listening = False

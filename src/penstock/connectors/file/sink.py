@@ -34,6 +34,7 @@ import pyarrow as pa
 
 from penstock.base.durable_files import check_outlives, errors_name
 from penstock.base.errors import ConfigurationError, MissingPathError
+from penstock.base.lineage import LineageDataset, name_location
 from penstock.base.typeinfo import TypeInformation
 from penstock.codecs.column_data import ColumnData
 from penstock.codecs.serialization import BulkWriterFactory, Encoder, SerializationSchema
@@ -580,6 +581,10 @@ class FileSink(Sink[T]):
         if compaction is not None:
             self._stage = part_files.MERGED
         self.commits_globally = bool(self._stage)
+
+    def describe_lineage(self) -> tuple[LineageDataset, ...]:
+        """Return the folder."""
+        return self.lineage or (LineageDataset(*name_location(str(self._base_path))),)
 
     @staticmethod
     def for_row_format(

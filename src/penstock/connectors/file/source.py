@@ -7,6 +7,7 @@ import os
 from typing import Any, Generic, TypeVar
 
 from penstock.base.errors import ConfigurationError
+from penstock.base.lineage import LineageDataset, name_location
 from penstock.base.time import Duration, Time, to_millis
 from penstock.connectors.file.filesystem import absolute_path
 from penstock.connectors.file.reader import FileEnumerator, FileSourceReader, FileSplit
@@ -80,6 +81,10 @@ class FileSource(connector.Source[T, FileSplit]):
         return (
             connector.Boundedness.BOUNDED if self._interval_ms is None else connector.Boundedness.CONTINUOUS_UNBOUNDED
         )
+
+    def describe_lineage(self) -> tuple[LineageDataset, ...]:
+        """Return the paths."""
+        return self.lineage or tuple(LineageDataset(*name_location(str(path))) for path in self._paths)
 
     def create_enumerator(
         self, context: connector.SplitEnumeratorContext[FileSplit], restored: Any | None

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any, Final, Protocol, TypeVar
 
 from penstock.base.errors import ConfigurationError, OperationError, PenstockError, WrongTypeError
+from penstock.base.lineage import LineageDataset, name_kafka
 from penstock.codecs.column_data import ColumnData
 from penstock.connectors.base import DeliveryGuarantee
 from penstock.connectors.kafka.client import TIMEOUT, producer_settings, require_library, require_protocol
@@ -373,6 +374,12 @@ class KafkaSink(Sink[T]):
     def builder() -> KafkaSinkBuilder:
         """Return a builder."""
         return KafkaSinkBuilder()
+
+    def describe_lineage(self) -> tuple[LineageDataset, ...]:
+        """Return the topic, unless it depends on the record."""
+        if self.lineage or not isinstance(self._schema.topic, str):
+            return self.lineage
+        return (LineageDataset(name_kafka(str(self._settings.get("bootstrap.servers", ""))), self._schema.topic),)
 
     @property
     def shows_on_commit(self) -> bool:

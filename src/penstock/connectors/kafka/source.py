@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypedDict, TypeVar
 
 from penstock.base.errors import ConfigurationError, OperationError
+from penstock.base.lineage import LineageDataset, name_kafka
 from penstock.codecs.serialization import DeserializationSchema
 from penstock.connectors.kafka import client
 from penstock.connectors.kafka.partitions import (
@@ -402,6 +403,14 @@ class KafkaSource(connector.Source[T, KafkaPartitionSplit], Generic[T]):
     def boundedness(self) -> connector.Boundedness:
         """Bounded after `set_bounded`."""
         return self._boundedness
+
+    def describe_lineage(self) -> tuple[LineageDataset, ...]:
+        """Return the topics, if they are named; a pattern is one dataset."""
+        subscription: Any = self._plan.subscription
+        names = {partition.topic for partition in getattr(subscription, "wanted", ())}
+        names = names or getattr(subscription, "names", None) or {subscription.pattern}
+        namespace = name_kafka(str(self._plan.options.of_admin().get("bootstrap.servers", "")))
+        return self.lineage or tuple(LineageDataset(namespace, str(name)) for name in sorted(map(str, names)))
 
     def create_enumerator(
         self, context: connector.SplitEnumeratorContext[KafkaPartitionSplit], restored: Any | None

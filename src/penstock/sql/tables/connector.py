@@ -41,6 +41,7 @@ from penstock.sql.data.arrow import arrow_type
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.data.types import BooleanType, DataType, DateType, IntegralType, VarCharType
 from penstock.sql.functions.value_casts import supports_cast
+from penstock.sql.logical.lineage import describe_table, describe_write
 from penstock.sql.logical.nodes import INSERTS, RowSchema, Scan, Write
 from penstock.sql.tables.tables import TableReader, TableScan, TableWriter, WholeScan, column_names
 from penstock.sql.typed import Typed
@@ -660,7 +661,10 @@ class Connectors:
         """Return the reader of a table. Raises `ValidationError` for options that no connector supports."""
         scan = self.scan(node)
         scan.check()
-        return scan.reader()
+        reader = scan.reader()
+        if reader.source is not None:
+            reader.source.lineage = (describe_table(node),)
+        return reader
 
     def lookup(self, node: Scan, key: Sequence[int]) -> TableLookup:
         """Return the lookup of rows by key. Raises `ValidationError` if the connector does not support lookups."""
@@ -684,7 +688,9 @@ class Connectors:
         """Return the writer of a table. Raises `ValidationError` for options that no connector supports."""
         connector, options = self._checked(node)
         _check_metadata(options.title, node, connector.writable_metadata(options), is_read=False)
-        return connector.writer(node, options)
+        writer = connector.writer(node, options)
+        writer.sink.lineage = (describe_write(node),)
+        return writer
 
     def pin_version(self, path: tuple[str, str, str], options: Mapping[str, str]) -> dict[str, str]:
         """See `TableConnector`."""
