@@ -96,6 +96,7 @@ PROTOCOLS = {
 
 #: Classes that are no errors of Penstock: the runtime, or the simulator, raises and catches them.
 INTERNAL = {
+    "_Refusal",
     "AssignerError",
     "Cancelled",
     "FusedError",

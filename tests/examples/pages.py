@@ -176,6 +176,17 @@ PAGES: dict[str, Page] = {
     "docs/micro-batch.md": Page(("12 counts, each once", "['tea 3', 'tea 7']"), targets=("spark",)),
     "docs/object-stores.md": Page(targets=("local",)),  # in the memory of one process
     "docs/postgresql.md": Page(targets=()),  # needs a server: tests/connectors/postgres/test_page.py
+    # needs a server: tests/connectors/http/test_page.py
+    "docs/http.md": Page(("sent",), among=("sent",), targets=(), left_out=r"[+|]|\d+ rows"),
+    # needs a server: tests/connectors/prometheus/test_prometheus.py
+    "docs/prometheus-sink.md": Page(("written",), targets=()),
+    "docs/openlineage.md": Page(
+        tuple(
+            f"{kind} price [{{'type': 'DIRECT', 'subtype': 'TRANSFORMATION'}}]"
+            for kind in ("START", "RUNNING", "COMPLETE")
+        ),
+        targets=("local",),
+    ),
     # needs a server: tests/connectors/redis/test_page.py
     "docs/redis.md": Page(("home", "home", "cart"), targets=(), left_out=r"[+|]|\d+ rows"),
     "docs/opensearch.md": Page(("written",), targets=()),  # a server: tests/connectors/opensearch/test_server.py

@@ -83,6 +83,8 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "src/penstock/gelly/": ("tests/gelly/",),
     "src/penstock/metrics/": ("tests/server/metrics/",),
     "src/penstock/server/": ("tests/server/test_",),
+    "src/penstock/server/lineage.py": ("tests/server/test_lineage.py",),
+    "src/penstock/sql/logical/lineage.py": ("tests/server/test_lineage.py",),
     "src/penstock/server/attachment.py": ("tests/server/session/", "tests/cli/session/"),
     "src/penstock/server/gateway/": ("tests/server/gateway/",),
     "src/penstock/server/metrics/": ("tests/server/metrics/",),

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.connectors.postgres.test_tables import environment as create_tables
+from tests.examples.pages import PAGES, run_page
 from tests.servers.http import HttpServer, Received, Reply, accept_all, http_server
 
 from penstock.base.errors import ConfigurationError, JobExecutionError, UnsupportedError
@@ -50,7 +52,8 @@ def _message_class() -> Any:
         message = file.message_type.add(name=name)
         for key, number, kind, of in fields:
             label = field.LABEL_REPEATED if of else field.LABEL_OPTIONAL
-            message.field.add(name=key, number=number, type=kind, label=label, type_name=of and f".prometheus.{of}")
+            more = {"type_name": f".prometheus.{of}"} if of else {}
+            message.field.add(name=key, number=number, type=kind, label=label, **more)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("prometheus.WriteRequest"))
@@ -355,3 +358,13 @@ def test_a_sample_without_a_value_fails_the_job_and_names_the_column() -> None:
         insert(
             server, "name STRING, v DOUBLE, ts BIGINT", "VALUES ('m', CAST(NULL AS DOUBLE), CAST(1 AS BIGINT))", "", ""
         )
+
+
+def test_the_program_of_the_page_runs(tmp_path: Path) -> None:
+    page = "docs/prometheus-sink.md"
+    with http_server() as server:
+        PAGES[page].check(run_page(page, "local", tmp_path, variables={"PROMETHEUS_URL": server.url}))
+        found = [part for request in server.requests for part in decode(request)]
+    rooms = [pair for labels, pairs in found if labels.get("room") == "7" for pair in pairs]
+    assert rooms == [(21.5, 1_000), (22.0, 2_000)]
+    assert ({"__name__": "load", "host": "a"}, [(0.5, 1_767_225_600_000)]) in found

@@ -434,7 +434,7 @@ URL_MAP: Final = text_option(
 )
 SUCCESS: Final = texts_option("http.source.lookup.success-codes", "2XX", "The statuses of answers: `2XX,404,!203`.")
 RETRIED: Final = texts_option("http.source.lookup.retry-codes", "500,503,504", "The statuses after which to ask again.")
-IGNORED: Final = texts_option("http.source.lookup.ignored-response-codes", "", "The statuses of answers without rows.")
+IGNORED: Final = text_option("http.source.lookup.ignored-response-codes", "The statuses of answers without rows.")
 CONTINUES: Final = switch_option(
     "http.source.lookup.continue-on-error",
     "Whether failed requests are joined as a row with the error in metadata columns; otherwise the job fails.",
@@ -566,10 +566,10 @@ class HttpLookupConnector(HttpConnector):
         retry = http.RetryStrategy(retries, options.read(DELAY), options.read(DELAY))
         if options.read(STRATEGY) == "exponential-delay":
             retry = http.RetryStrategy(retries, options.read(INITIAL), options.read(LONGEST), options.read(MULTIPLIER))
-        codes = {}
+        codes: dict[ConfigOption[Any], frozenset[int]] = {}
         for option in (SUCCESS, IGNORED, RETRIED):
             try:
-                codes[option] = http.parse_codes(options.read(option))
+                codes[option] = http.parse_codes(options.read(option) or "")
             except ConfigurationError as error:
                 raise options.wrong(option.key(), str(error)) from error
         headers = {"Accept": "application/json"} if table_format.name == "json" else {}

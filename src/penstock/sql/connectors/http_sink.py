@@ -71,7 +71,7 @@ SINK_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     ),
     text_option("http.sink.request.batch.size", "The maximum number of rows in a request, if it is less."),
     texts_option("http.sink.error.code", "4XX,5XX", "The statuses of failed requests."),
-    texts_option("http.sink.error.code.exclude", "", "Statuses that are none of failed requests nevertheless."),
+    text_option("http.sink.error.code.exclude", "Statuses that are none of failed requests nevertheless."),
     texts_option(
         "http.sink.retry-codes", "408,429,500,502,503,504", "The error statuses after which rows are sent again."
     ),
