@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from tests.servers.http import Received, Reply, http_server
 
@@ -26,6 +25,8 @@ from penstock.formats.file_format import StreamFormat
 from penstock.sql.logical.lineage import describe_write, name_table
 from penstock.sql.tables.connector import Connectors
 from penstock.table import EnvironmentSettings, TableEnvironment
+
+jsonschema: Any = pytest.importorskip("jsonschema", reason="the package jsonschema is not installed")
 
 #: Run events of the specification 2-0-2 and the facets that we send, as their documents describe them.
 _FACET = {
@@ -243,10 +244,10 @@ def test_options_that_are_wrong_are_named_before_the_job_begins(options: dict[st
 
 
 def test_connectors_name_their_datasets() -> None:
-    source = KafkaSource.builder().set_bootstrap_servers("b1:9092,b2:9092").set_topics("orders", "bills")
-    source = source.set_value_only_deserializer(SimpleStringSchema()).build()
-    schema = KafkaRecordSerializationSchema.builder().set_topic("out")
-    schema = schema.set_value_serialization_schema(SimpleStringSchema()).build()
+    builder = KafkaSource.builder().set_bootstrap_servers("b1:9092,b2:9092").set_topics("orders", "bills")
+    source = builder.set_value_only_deserializer(SimpleStringSchema()).build()
+    serializers = KafkaRecordSerializationSchema.builder().set_topic("out")
+    schema = serializers.set_value_serialization_schema(SimpleStringSchema()).build()
     sink = KafkaSink.builder().set_bootstrap_servers("b1:9092").set_record_serializer(schema).build()
     kafka = "kafka://b1:9092"
     assert source.describe_lineage() == (LineageDataset(kafka, "bills"), LineageDataset(kafka, "orders"))

@@ -31,6 +31,8 @@ _MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _TIMEOUT_S: Final = 10
 _NOT_FOUND: Final = 404
 _SERVER_ERRORS: Final = 500
+#: the kinds of schemas, for errors
+_KINDS: Final = {"AVRO": "Avro", "JSON": "JSON Schema", "PROTOBUF": "Protocol Buffers"}
 #: The header before a record: a zero byte, and the schema id in four bytes.
 HEADER_BYTES: Final = 5
 
@@ -79,28 +81,33 @@ class SchemaRegistry:
 
     def __init__(self, settings: RegistrySettings) -> None:
         self._settings = settings
-        self._schemas: dict[int, str] = {}
+        self._schemas: dict[int, tuple[str, str]] = {}
         self._ids: dict[tuple[str, str], int] = {}
 
-    def schema(self, schema_id: int) -> str:
+    def schema(self, schema_id: int, kind: str = "AVRO") -> str:
         """Return the schema with an id, as text.
 
+        Args:
+            schema_id: the id.
+            kind: AVRO, JSON or PROTOBUF. An Avro schema must not refer to others.
+
         Raises:
-            FormatError: if the registry has no Avro schema with this id, or it refers to other schemas.
+            FormatError: if the registry has no schema of this kind with this id, or it refers to other schemas.
             OperationError: if the registry does not answer properly.
         """
         if schema_id not in self._schemas:
             response = self._ask("GET", f"/schemas/ids/{schema_id}")
             if response is None:
                 raise FormatError(f"the schema registry has no schema {schema_id}: {', '.join(self._settings.urls)}")
-            if response.get("schemaType", "AVRO") != "AVRO":
-                raise FormatError(f"schema {schema_id} of the registry is none of Avro but of {response['schemaType']}")
-            if response.get("references"):
+            if response.get("references") and kind == "AVRO":
                 raise FormatError(f"schema {schema_id} of the registry refers to others, which is not supported")
-            self._schemas[schema_id] = response["schema"]
-        return self._schemas[schema_id]
+            self._schemas[schema_id] = response.get("schemaType", "AVRO"), response["schema"]
+        found, text = self._schemas[schema_id]
+        if found != kind:
+            raise FormatError(f"schema {schema_id} of the registry is none of {_KINDS[kind]} but of {found}")
+        return text
 
-    def register(self, subject: str, schema: str) -> int:
+    def register(self, subject: str, schema: str, kind: str = "AVRO") -> int:
         """Return the id of a schema under a subject; register the schema if it is not there yet.
 
         Raises:
@@ -109,7 +116,8 @@ class SchemaRegistry:
         key = subject, schema
         if key not in self._ids:
             path = f"/subjects/{urllib.parse.quote(subject, safe='')}/versions"
-            response = self._ask("POST", path, {"schema": schema})
+            body = {"schema": schema} if kind == "AVRO" else {"schema": schema, "schemaType": kind}
+            response = self._ask("POST", path, body)
             if response is None:
                 raise OperationError(f"there is no schema registry at {', '.join(self._settings.urls)}")
             self._ids[key] = response["id"]

@@ -22,11 +22,13 @@ FORMATS: Final = {
     "debezium-avro-confluent": "avro:DebeziumAvroConfluentFormat",
     "debezium-json": "changelog_json:DebeziumJsonFormat",
     "json": "json:JsonTableFormat",
+    "json-confluent": "registered:JsonConfluentFormat",
     "maxwell-json": "changelog_json:MaxwellJsonFormat",
     "ogg-json": "changelog_json:OggJsonFormat",
     "orc": "columnar_files:OrcTableFormat",
     "parquet": "columnar_files:ParquetTableFormat",
     "protobuf": "protobuf:ProtobufTableFormat",
+    "protobuf-confluent": "registered:ProtobufConfluentFormat",
     "raw": "text_columns:RawTableFormat",
 }
 

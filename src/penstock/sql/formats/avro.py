@@ -476,7 +476,7 @@ class AvroConfluentFormat(format.TableFormat):
     def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> format.Decoding:
         """See `TableFormat`."""
         columns = RowSchema(tuple(schema[index] for index in wanted))
-        decoder = AvroMessageDecoder(columns, RegisteredRecords(_settings(options), avro_schema(columns)))
+        decoder = AvroMessageDecoder(columns, RegisteredRecords(read_settings(options), avro_schema(columns)))
         return format.Decoding(None, decoder, options.read(IGNORE_ERRORS))
 
     def encoding(self, schema: RowSchema, options: TableOptions) -> format.Encoding:
@@ -485,7 +485,7 @@ class AvroConfluentFormat(format.TableFormat):
         names = schema.names
         if given is not None and sorted(given.field_names) != sorted(names):
             raise options.wrong(SCHEMA.key(), f"its fields must be the table's columns {', '.join(names)}")
-        writing = RegisteredWriting(_settings(options), _subject(options), given or avro_schema(schema), names)
+        writing = RegisteredWriting(read_settings(options), read_subject(options), given or avro_schema(schema), names)
         return format.Encoding(None, AvroMessageEncoder(schema, writing))
 
 
@@ -498,7 +498,7 @@ class DebeziumAvroConfluentFormat(format.TableFormat):
     def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> format.Decoding:
         """See `TableFormat`."""
         columns = RowSchema(tuple(schema[index] for index in wanted))
-        envelope = DebeziumAvroEnvelope(RegisteredRecords(_settings(options), debezium_schema(columns)))
+        envelope = DebeziumAvroEnvelope(RegisteredRecords(read_settings(options), debezium_schema(columns)))
         return format.Decoding(
             None, changelog_json.ChangelogDecoder(envelope, format.HeldRows(columns)), options.read(IGNORE_ERRORS), ALL
         )
@@ -509,7 +509,7 @@ class DebeziumAvroConfluentFormat(format.TableFormat):
         names = ["before", "after", "op"]
         if record_schema.field_names != names:
             raise options.wrong(SCHEMA.key(), f"its fields must be {', '.join(names)}")
-        writing = RegisteredWriting(_settings(options), _subject(options), record_schema, names)
+        writing = RegisteredWriting(read_settings(options), read_subject(options), record_schema, names)
         return format.Encoding(None, DebeziumAvroEncoder(schema, writing), ALL)
 
 
@@ -610,7 +610,8 @@ def _there(row: Any, description: str) -> Any:
     return row
 
 
-def _settings(options: TableOptions) -> RegistrySettings:
+def read_settings(options: TableOptions) -> RegistrySettings:
+    """Return the registry. Raises `ValidationError` for options that are not valid."""
     try:
         return RegistrySettings(
             tuple(url.strip() for url in options.required(URL).split(",")),
@@ -624,7 +625,8 @@ def _settings(options: TableOptions) -> RegistrySettings:
         raise options.wrong(URL.key(), str(error)) from error
 
 
-def _subject(options: TableOptions) -> str:
+def read_subject(options: TableOptions) -> str:
+    """Return the subject. Raises `ValidationError` without one."""
     subject = options.read(SUBJECT)
     if subject is None:
         raise ValidationError(

@@ -62,7 +62,7 @@ class ProtobufTableFormat(format.TableFormat):
 
     def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> format.Decoding:
         """See `TableFormat`."""
-        message = _message(options)
+        message = find_message(options)
         columns = RowSchema(tuple(schema[index] for index in wanted))
         _match_fields(message, schema, options)  # also raises for columns that are not read
         decoder = ProtobufDecoder(
@@ -72,7 +72,7 @@ class ProtobufTableFormat(format.TableFormat):
 
     def encoding(self, schema: RowSchema, options: TableOptions) -> format.Encoding:
         """See `TableFormat`."""
-        message = _message(options)
+        message = find_message(options)
         return format.Encoding(
             None, ProtobufEncoder(message, schema, _match_fields(message, schema, options), options.read(NULL_TEXT))
         )
@@ -149,7 +149,8 @@ class ProtobufEncoder(format.MessageEncoder):
         return type(self), self._parts
 
 
-def _message(options: TableOptions) -> protobuf.ProtobufType:
+def find_message(options: TableOptions) -> protobuf.ProtobufType:
+    """Return the message type that the options name. Raises `ValidationError` if there is none."""
     name = options.required(MESSAGE)
     path = options.read(DESCRIPTORS)
     try:
