@@ -13,7 +13,7 @@ from tests.connectors.postgres.conftest import Database
 from tests.servers.postgres import postgres_server
 from tests.servers.waiting import await_true
 
-from penstock.base.errors import ConfigurationError, OperationError, UnsupportedError
+from penstock.base.errors import ConfigurationError, MissingPathError, OperationError, UnsupportedError
 from penstock.common import Row, RowKind
 from penstock.connectors.postgres.cdc.source import PostgresSource, PostgresSourceBuilder
 from penstock.runtime.connector import InputStatus
@@ -478,8 +478,9 @@ def test_mistakes_are_named(database: Database) -> None:
     fails(builder(database).slot_name(""), ConfigurationError, "slot.name")
     with pytest.raises(UnsupportedError, match="wal2json"):
         builder(database).decoding_plugin_name("wal2json")
-    with pytest.raises(UnsupportedError, match="a source for each"):
-        builder(database).table_list("a", "b")
+    fails(builder(database).table_list("a", "people"), MissingPathError, 'has no table "public"."a"')
+    with pytest.raises(ConfigurationError, match="another database"):
+        builder(database).table_list("other.public.people").build()
 
 
 def test_a_server_that_keeps_no_changes_is_named() -> None:

@@ -9,8 +9,17 @@ import pyarrow as pa
 import pytest
 
 from penstock.base.errors import OperationError
-from penstock.connectors.postgres.cdc.changes import SKIP, UPSERT, ChangeReader
-from penstock.connectors.postgres.cdc.position import CdcTable, KeyRange, LogPosition, Snapshot, TablePosition
+from penstock.connectors.cdc.events import TableId
+from penstock.connectors.postgres.cdc.changes import ChangeReader, FollowedTable, RowOutput
+from penstock.connectors.postgres.cdc.options import SKIP, UPSERT
+from penstock.connectors.postgres.cdc.position import (
+    CdcTable,
+    KeyRange,
+    LogPosition,
+    Snapshot,
+    TablePosition,
+    TableState,
+)
 
 OID = 7
 
@@ -21,8 +30,10 @@ def skipped(*snapshots: Snapshot) -> list[Any]:
     table = CdcTable(address, "t", OID, ("id",), (pa.int64(),), ())
     ranges = [KeyRange((number,), one) for number, one in enumerate(snapshots)]
     counts: list[Any] = []
-    position = TablePosition(tuple(ranges))
-    reader = ChangeReader(table, LogPosition(0), position, UPSERT, SKIP, lambda *counted: counts.append(counted))
+    followed = FollowedTable(TableState(TableId("public", "t"), OID, None), table)
+    followed.move(TablePosition(tuple(ranges)))
+    output = RowOutput(UPSERT, SKIP, lambda *counted: counts.append(counted))
+    reader = ChangeReader([followed], LogPosition(0), output)
     reader.feed(b"B" + struct.pack(">QqI", 100, 0, 20))
     reader.feed(b"T" + struct.pack(">IBI", 1, 0, OID))
     return counts

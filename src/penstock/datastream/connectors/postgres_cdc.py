@@ -1,5 +1,6 @@
 """Changes of PostgreSQL tables, under the names of Flink's connector."""
 
-from penstock.connectors.postgres.cdc.source import PostgresSource, PostgresSourceBuilder
+from penstock.connectors.postgres.cdc.options import CdcSettings, make_settings
+from penstock.connectors.postgres.cdc.source import PostgresEventSource, PostgresSource, PostgresSourceBuilder
 
-__all__ = ["PostgresSource", "PostgresSourceBuilder"]
+__all__ = ["CdcSettings", "PostgresEventSource", "PostgresSource", "PostgresSourceBuilder", "make_settings"]

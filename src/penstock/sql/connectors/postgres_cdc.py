@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 from penstock.base.config_options import ConfigOption, ConfigOptions
 from penstock.base.errors import ConfigurationError, UnsupportedError
-from penstock.connectors.postgres.cdc import changes
-from penstock.connectors.postgres.cdc.changes import ALL as ALL_CHANGES
+from penstock.connectors.postgres.cdc import options as changes
+from penstock.connectors.postgres.cdc.options import ALL as ALL_CHANGES
 from penstock.connectors.postgres.cdc.source import PORT as POSTGRES_PORT
 from penstock.connectors.postgres.cdc.source import PostgresSource
 from penstock.connectors.postgres.client import Address, driver

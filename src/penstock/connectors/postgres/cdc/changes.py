@@ -1,32 +1,36 @@
-"""Conversion of log messages into row changes with the log position after each, and the settings of a CDC source.
+"""Conversion of log messages into changes of rows, with the log position after each.
 
-`ChangeReader` converts messages without a connection and without a clock. `CdcSettings` names the table to read, and
-how.
+`ChangeReader` converts messages of all tables without a connection and without a clock, and skips the changes that the
+rows of the snapshot contain. `RowOutput` collects rows with kinds, as columns; `EventOutput` collects events of rows
+and schemas.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Final
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from penstock.base.errors import ConfigurationError, OperationError
-from penstock.connectors.postgres.cdc import replication
-from penstock.connectors.postgres.cdc.position import CdcTable, Key, LogPosition, SeenKeys, TablePosition
-from penstock.connectors.postgres.client import Address
-from penstock.connectors.postgres.text_columns import FAIL as UNREPRESENTABLE_FAIL
-from penstock.connectors.postgres.text_columns import MODES, parse_batch
+from penstock.base.errors import OperationError
+from penstock.base.types import RowKind
+from penstock.connectors.cdc import events
+from penstock.connectors.postgres.cdc import replication, schemas
+from penstock.connectors.postgres.cdc.options import ALL, FAIL, UPSERT
+from penstock.connectors.postgres.cdc.position import CdcTable, Key, LogPosition, SeenKeys, TablePosition, TableState
+from penstock.connectors.postgres.text_columns import parse_batch
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = 0, 1, 2, 3
-ALL, UPSERT = "all", "upsert"
-FAIL, SKIP = "fail", "skip"
+_NUMBERS: Final = frozenset({20, 21, 23})
+#: Returns the schema that the catalog has of a table now, by its OID; None if it is gone.
+Describe: TypeAlias = Callable[[int], schemas.LoggedSchema | None]
 
 
 @dataclass(slots=True)
-class _Columns:
-    """The positions of the source's columns and of its key columns in the table's rows."""
+class Columns:
+    """The positions of the source's columns and of its key columns in the rows of the log."""
 
     places: list[int]
     key: list[tuple[int, Callable[[str], int | str]]]
@@ -34,56 +38,111 @@ class _Columns:
 
 
 @dataclass(slots=True)
-class Gathered:
-    """Collected changes: the values of each row as text, the kind of each change, and its commit time (µs)."""
+class FollowedTable:
+    """A table of the log.
 
-    rows: list[list[replication.Value]] = field(default_factory=list)
-    kinds: bytearray = field(default_factory=bytearray)
-    committed_us: list[int] = field(default_factory=list)
+    Attributes:
+        state: the table, and how far its rows have been read.
+        table: its columns to read, from the catalog.
+        seen: decides which changes the rows contain; None once they are behind the log.
+        relation: the columns that the log has had last.
+        columns: where the source's columns are among these; None until a change needs it.
+    """
+
+    state: TableState
+    table: CdcTable
+    seen: SeenKeys | None = None
+    relation: replication.Relation | None = None
+    columns: Columns | None = None
+
+    @property
+    def path(self) -> str:
+        """The quoted path of the table."""
+        return self.table.path
+
+    def move(self, position: TablePosition | None) -> None:
+        """Note how far the rows have been read."""
+        self.state = replace(self.state, position=position)
+        self.seen = None if position is None else SeenKeys(position)
+
+
+class Output(ABC):
+    """Collects the changes that the rows of the snapshot do not contain."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The number of records that were collected."""
+
+    @abstractmethod
+    def locate(self, followed: FollowedTable, begin: replication.Begin) -> Columns | None:
+        """Return where the columns are in the rows that follow; None if all of these are contained in the rows."""
+
+    @abstractmethod
+    def insert(self, followed: FollowedTable, begin: replication.Begin, new: replication.Values) -> None:
+        """Collect a new row."""
+
+    @abstractmethod
+    def update(
+        self,
+        followed: FollowedTable,
+        begin: replication.Begin,
+        old: replication.Values | None,
+        new: replication.Values,
+    ) -> None:
+        """Collect an update that leaves the key as it is; `old` is None if the log does not have it."""
+
+    @abstractmethod
+    def delete(
+        self, followed: FollowedTable, begin: replication.Begin, old: replication.Values, has_key_alone: bool
+    ) -> None:
+        """Collect a deletion."""
+
+    @abstractmethod
+    def truncate(self, followed: FollowedTable, begin: replication.Begin) -> None:
+        """Collect that a table has lost all rows."""
+
+    def check_delete(self, followed: FollowedTable, has_key_alone: bool) -> None:  # noqa: B027 - most need no check
+        """Raise if a deletion cannot be told with the key alone."""
 
 
 class ChangeReader:
-    """Converts messages into rows.
+    """Converts messages into changes.
 
     Args:
-        table: the table to read; changes of other tables are skipped.
+        tables: the tables to read; changes of other tables are skipped.
         position: the log position to start from.
-        snapshot: the part of the table that was already read; None without a snapshot.
-        mode: `all` for updates with the previous row, which needs REPLICA IDENTITY FULL; `upsert` for rows by key.
-        truncates: `fail` or `skip`: how to handle a TRUNCATE of the table.
-        count: increments a counter.
+        output: collects the changes.
+        passed: the transactions that have passed by tables whose rows are still to be read.
     """
 
     def __init__(
-        self,
-        table: CdcTable,
-        position: LogPosition,
-        snapshot: TablePosition | None,
-        mode: str,
-        truncates: str,
-        count: Callable[[str, int], None],
+        self, tables: Iterable[FollowedTable], position: LogPosition, output: Output, passed: Iterable[int] = ()
     ) -> None:
-        self._table = table
-        self._mode = mode
-        self._truncates = truncates
-        self._count = count
-        self._seen = None if snapshot is None else SeenKeys(snapshot)
+        self.tables = {followed.state.oid: followed for followed in tables}
         self.position = position
-        self._columns: _Columns | None = None
+        self.output = output
+        self.passed = set(passed)
         self._begin: replication.Begin | None = None
         self._changes = 0
         self._skips = 0
-        self.gathered = Gathered()
+        self._end_lsn = 0
+        self.note_rows()
 
-    @property
-    def needs_snapshot(self) -> bool:
-        """Whether the snapshot position is still needed to filter changes."""
-        return self._seen is not None
+    def note_rows(self) -> None:
+        """Note that rows have been read: forget them only behind the last of their snapshots."""
+        self._end_lsn = max((f.seen.end_lsn for f in self.tables.values() if f.seen is not None), default=-1)
+
+    def add(self, followed: FollowedTable) -> None:
+        """Read another table."""
+        self.tables[followed.state.oid] = followed
+        self.note_rows()
 
     def rewind(self) -> None:
         """Prepare for a new connection: the server resends the transaction that was not read completely."""
         self._begin = None
-        self._columns = None
+        for followed in self.tables.values():
+            followed.relation = followed.columns = None
 
     def sent(self, lsn: int) -> None:
         """Note that the server has sent everything before this position."""
@@ -92,14 +151,25 @@ class ChangeReader:
 
     def _reach(self, lsn: int) -> None:
         self.position = LogPosition(lsn)
-        if self._seen is not None and lsn > self._seen.end_lsn:
-            self._seen = None
+        if 0 <= self._end_lsn < lsn:
+            for followed in self.tables.values():
+                seen = followed.seen
+                if seen is not None and followed.state.is_read and lsn > seen.end_lsn:
+                    followed.move(None)
+            self.note_rows()
 
     def feed(self, data: bytes) -> None:
-        """Process a message: collect its rows and advance the position past it."""
+        """Process a message: collect its changes and advance the position past it."""
         message = replication.decode(data)
-        if isinstance(message, replication.Insert | replication.Update | replication.Delete | replication.Truncate):
-            self._change(message)
+        if isinstance(message, replication.Insert | replication.Update | replication.Delete):
+            followed = self.tables.get(message.oid)
+            if followed is not None and self._is_due(followed):
+                self._change(followed, message)
+        elif isinstance(message, replication.Truncate):
+            for oid in message.oids:
+                followed = self.tables.get(oid)
+                if followed is not None and self._is_due(followed):
+                    self._truncate(followed)
         elif isinstance(message, replication.Begin):
             self._begin, self._changes = message, 0
             is_part_read = message.commit_lsn == self.position.commit_lsn
@@ -108,227 +178,435 @@ class ChangeReader:
             self._begin = None
             if message.end_lsn > self.position.lsn:
                 self._reach(message.end_lsn)
-        elif isinstance(message, replication.Relation) and message.oid == self._table.oid:
-            self._columns = self._locate_columns(message)
+        elif isinstance(message, replication.Relation):
+            followed = self.tables.get(message.oid)
+            if followed is not None:
+                followed.relation, followed.columns = message, None
+
+    def _is_due(self, followed: FollowedTable) -> bool:
+        """Count a change, and return whether it comes after the position."""
+        begin = self._begin
+        assert begin is not None
+        if not followed.state.is_read:
+            self.passed.add(begin.xid)
+        if begin.commit_lsn < self.position.lsn:
+            return False
+        self._changes += 1
+        if self._changes <= self._skips:
+            return False
+        self.position = LogPosition(self.position.lsn, begin.commit_lsn, self._changes)
+        return True
 
     def _change(
-        self, message: replication.Insert | replication.Update | replication.Delete | replication.Truncate
+        self, followed: FollowedTable, message: replication.Insert | replication.Update | replication.Delete
     ) -> None:
         begin = self._begin
         assert begin is not None
-        oids = message.oids if isinstance(message, replication.Truncate) else (message.oid,)
-        if self._table.oid not in oids or begin.commit_lsn < self.position.lsn:
-            return
-        self._changes += 1
-        if self._changes <= self._skips:
-            return
-        if isinstance(message, replication.Truncate):
-            self._truncate(begin)
+        columns = followed.columns
+        if columns is None:
+            columns = self.output.locate(followed, begin)
+            if columns is None:
+                return
+            followed.columns = columns
+        if isinstance(message, replication.Insert):
+            self._insert(followed, columns, begin, message.new)
+        elif isinstance(message, replication.Update):
+            self._update(followed, columns, begin, message)
         else:
-            columns = self._columns
-            assert columns is not None
-            if isinstance(message, replication.Insert):
-                self._add(begin, columns, INSERT, message.new)
-            elif isinstance(message, replication.Update):
-                self._update(begin, columns, message)
-            else:
-                self._delete(begin, columns, message.old, message.has_key_alone)
-        self.position = LogPosition(self.position.lsn, begin.commit_lsn, self._changes)
+            self._delete(followed, columns, begin, message.old, message.has_key_alone)
 
-    def _update(self, begin: replication.Begin, columns: _Columns, message: replication.Update) -> None:
-        if message.old is None and self._is_seen(begin, columns, message.new):
+    def _insert(
+        self, followed: FollowedTable, columns: Columns, begin: replication.Begin, new: replication.Values
+    ) -> None:
+        if followed.seen is None or not followed.seen.has(_key(columns, new), begin.xid):
+            self.output.insert(followed, begin, new)
+
+    def _update(
+        self, followed: FollowedTable, columns: Columns, begin: replication.Begin, message: replication.Update
+    ) -> None:
+        old, seen = message.old, followed.seen
+        if old is None and seen is not None and seen.has(_key(columns, message.new), begin.xid):
             return
-        old, new = message.old, self._completed(columns, message)
-        if old is None or (not message.has_key_alone and self._key(columns, old) == self._key(columns, new)):
-            if self._mode == ALL:
-                self._add(begin, columns, UPDATE_BEFORE, self._whole(columns, old))
-            self._add(begin, columns, UPDATE_AFTER, new)
+        new = _completed(followed, columns, message)
+        if old is None or (not message.has_key_alone and _key(columns, old) == _key(columns, new)):
+            if seen is None or not seen.has(_key(columns, new), begin.xid):
+                self.output.update(followed, begin, old, new)
             return
         # The key has changed: to everyone who identifies rows by key, this is a delete and an insert.
-        self._delete(begin, columns, old, message.has_key_alone)
-        self._add(begin, columns, INSERT, new)
+        self._delete(followed, columns, begin, old, message.has_key_alone)
+        self._insert(followed, columns, begin, new)
 
     def _delete(
-        self, begin: replication.Begin, columns: _Columns, old: replication.Values, has_key_alone: bool
+        self,
+        followed: FollowedTable,
+        columns: Columns,
+        begin: replication.Begin,
+        old: replication.Values,
+        has_key_alone: bool,
     ) -> None:
-        if self._mode == ALL:
-            old = self._whole(columns, None if has_key_alone else old)
-        elif has_key_alone:
+        self.output.check_delete(followed, has_key_alone)
+        if followed.seen is not None and followed.seen.has(_key(columns, old), begin.xid):
+            return
+        if has_key_alone:
             old = [value if is_key else None for value, is_key in zip(old, columns.key_alone, strict=True)]
-        self._add(begin, columns, DELETE, old)
+        self.output.delete(followed, begin, old, has_key_alone)
 
-    def _whole(self, columns: _Columns, old: replication.Values | None) -> replication.Values:
-        """Return the previous row; raise if the server did not send it."""
-        if old is None:
-            raise OperationError(
-                f"the log does not have rows of {self._table.path} as they were before they changed: execute "
-                f"ALTER TABLE {self._table.path} REPLICA IDENTITY FULL, or read it with changelog mode 'upsert'. "
-                "Changes before that stay without; where they are of no use, begin without the state of the job"
-            )
-        return old
-
-    def _completed(self, columns: _Columns, message: replication.Update) -> replication.Values:
-        """Return the new row, with unchanged large values taken from the old one."""
-        new = message.new
-        if replication.UNCHANGED not in new:
-            return new
-        old = message.old if not message.has_key_alone else None
-        if old is None:
-            absent = [
-                name
-                for name, index in zip(self._table.names, columns.places, strict=True)
-                if new[index] is replication.UNCHANGED
-            ]
-            if not absent:
-                return new
-            raise OperationError(
-                f"an update of {self._table.path} left the large value of column {', '.join(absent)} as it was, and "
-                f"the log does not have it: execute ALTER TABLE {self._table.path} REPLICA IDENTITY FULL. For this "
-                "change, which stays without it, leave out the column, or begin without the state of the job"
-            )
-        return [was if value is replication.UNCHANGED else value for value, was in zip(new, old, strict=True)]
-
-    def _truncate(self, begin: replication.Begin) -> None:
-        if self._seen is not None and begin.commit_lsn <= self._seen.end_lsn:
-            any_saw, all_saw = self._seen.check_visibility(begin.xid)
+    def _truncate(self, followed: FollowedTable) -> None:
+        begin, seen = self._begin, followed.seen
+        assert begin is not None
+        if seen is not None and (begin.commit_lsn <= seen.end_lsn or not followed.state.is_read):
+            any_saw, all_saw = seen.check_visibility(begin.xid)
             if all_saw:
                 return
             if any_saw:
-                raise OperationError(
-                    f"table {self._table.path} was truncated while its rows were read: begin without the state of "
-                    "the job"
-                )
+                self._forget_rows(followed, begin)
+        self.output.truncate(followed, begin)
+
+    def _forget_rows(self, followed: FollowedTable, begin: replication.Begin) -> None:
+        """Read rows again that came after a TRUNCATE which other rows are older than."""
+        if not isinstance(self.output, EventOutput):
+            raise OperationError(
+                f"table {followed.path} was truncated while its rows were read: begin without the state of the job"
+            )
+        assert followed.state.position is not None
+        followed.move(followed.state.position.forget(begin.xid))
+        self.passed.add(begin.xid)
+        self.note_rows()
+
+
+def _key(columns: Columns, values: replication.Values) -> Key:
+    key = []
+    for index, make in columns.key:
+        value = values[index]
+        assert isinstance(value, bytes)
+        key.append(make(value.decode()))
+    return tuple(key)
+
+
+def _completed(followed: FollowedTable, columns: Columns, message: replication.Update) -> replication.Values:
+    """Return the new row, with unchanged large values taken from the old one."""
+    new = message.new
+    if replication.UNCHANGED not in new:
+        return new
+    old = message.old if not message.has_key_alone else None
+    if old is None:
+        assert followed.relation is not None
+        names = [column.name for column in followed.relation.columns]
+        absent = [names[index] for index in columns.places if new[index] is replication.UNCHANGED]
+        if not absent:
+            return new
+        raise OperationError(
+            f"an update of {followed.path} left the large value of column {', '.join(absent)} as it was, and "
+            f"the log does not have it: execute ALTER TABLE {followed.path} REPLICA IDENTITY FULL. For this "
+            "change, which stays without it, leave out the column, or begin without the state of the job"
+        )
+    return [was if value is replication.UNCHANGED else value for value, was in zip(new, old, strict=True)]
+
+
+def _check_identity(followed: FollowedTable, relation: replication.Relation) -> None:
+    if relation.identity == "n":
+        raise OperationError(
+            f"table {followed.path} has REPLICA IDENTITY NOTHING, so the log does not say which rows change: "
+            f"execute ALTER TABLE {followed.path} REPLICA IDENTITY DEFAULT"
+        )
+
+
+@dataclass(slots=True)
+class Gathered:
+    """Collected changes: the values of each row as text, the kind of each change, its commit time (µs), its table."""
+
+    rows: list[list[replication.Value]] = field(default_factory=list)
+    kinds: bytearray = field(default_factory=bytearray)
+    committed_us: list[int] = field(default_factory=list)
+    tables: list[events.TableId] = field(default_factory=list)
+
+
+class RowOutput(Output):
+    """Collects rows with kinds, all with the same columns.
+
+    Args:
+        mode: `all` for updates with the previous row, which needs REPLICA IDENTITY FULL; `upsert` for rows by key.
+        truncates: `fail` or `skip`: how to handle a TRUNCATE of a table.
+        count: increments a counter.
+    """
+
+    def __init__(self, mode: str, truncates: str, count: Callable[[str, int], None]) -> None:
+        self._mode = mode
+        self._truncates = truncates
+        self._count = count
+        self._table: CdcTable | None = None
+        self.gathered = Gathered()
+
+    @property
+    def size(self) -> int:
+        """See `Output`."""
+        return len(self.gathered.rows)
+
+    def locate(self, followed: FollowedTable, begin: replication.Begin) -> Columns:
+        """Locate the columns in the relation. Raises if a column is missing, or if rows cannot be identified."""
+        relation, table = followed.relation, followed.table
+        assert relation is not None
+        names = [column.name for column in relation.columns]
+        absent = [name for name in table.names if name not in names]
+        if absent:
+            raise OperationError(
+                f"table {table.path} has lost column {', '.join(absent)}, or it has another name: it has "
+                f"{', '.join(names)}. Read other columns, without the state of the job"
+            )
+        key: list[tuple[int, Callable[[str], int | str]]] = []
+        for key_column in table.key:
+            name = key_column.name[1:-1].replace('""', '"')
+            if name not in names:
+                raise OperationError(f"table {table.path} has lost column {name!r} of its primary key")
+            key.append((names.index(name), key_column.value))
+        if self._mode == UPSERT:
+            _check_identity(followed, relation)
+        indices = [names.index(name) for name in table.names]
+        return Columns(indices, key, [column.is_key for column in relation.columns])
+
+    def insert(self, followed: FollowedTable, begin: replication.Begin, new: replication.Values) -> None:
+        """See `Output`."""
+        self._add(followed, begin, INSERT, new)
+
+    def update(
+        self,
+        followed: FollowedTable,
+        begin: replication.Begin,
+        old: replication.Values | None,
+        new: replication.Values,
+    ) -> None:
+        """See `Output`."""
+        if self._mode == ALL:
+            if old is None:
+                raise _has_no_old_rows(followed)
+            self._add(followed, begin, UPDATE_BEFORE, old)
+        self._add(followed, begin, UPDATE_AFTER, new)
+
+    def delete(
+        self, followed: FollowedTable, begin: replication.Begin, old: replication.Values, has_key_alone: bool
+    ) -> None:
+        """See `Output`."""
+        self._add(followed, begin, DELETE, old)
+
+    def check_delete(self, followed: FollowedTable, has_key_alone: bool) -> None:
+        """Raise if the server did not send the previous row."""
+        if self._mode == ALL and has_key_alone:
+            raise _has_no_old_rows(followed)
+
+    def truncate(self, followed: FollowedTable, begin: replication.Begin) -> None:
+        """See `Output`. Raises, or counts it."""
         if self._truncates == FAIL:
             raise OperationError(
-                f"table {self._table.path} was truncated at {replication.lsn_text(begin.commit_lsn)}, and the log "
+                f"table {followed.path} was truncated at {replication.lsn_text(begin.commit_lsn)}, and the log "
                 "does not say "
                 "which rows it had: begin without the state of the job, or set the mode of truncates to 'skip' to keep "
                 "them"
             )
         self._count("truncatesSkipped", 1)
 
-    def _add(self, begin: replication.Begin, columns: _Columns, kind: int, values: replication.Values) -> None:
-        if self._is_seen(begin, columns, values):
-            return
-        gathered = self.gathered
+    def _add(self, followed: FollowedTable, begin: replication.Begin, kind: int, values: replication.Values) -> None:
+        gathered, columns = self.gathered, followed.columns
+        assert columns is not None
         gathered.rows.append([values[index] for index in columns.places])
         gathered.kinds.append(kind)
         gathered.committed_us.append(begin.committed_us)
+        gathered.tables.append(followed.state.id)
+        self._table = followed.table
 
-    def _is_seen(self, begin: replication.Begin, columns: _Columns, values: replication.Values) -> bool:
-        """Return whether the snapshot's rows already contain the change."""
-        return self._seen is not None and self._seen.has(self._key(columns, values), begin.xid)
-
-    def _key(self, columns: _Columns, values: replication.Values) -> Key:
-        key = []
-        for index, make in columns.key:
-            value = values[index]
-            assert isinstance(value, bytes)
-            key.append(make(value.decode()))
-        return tuple(key)
-
-    def _locate_columns(self, relation: replication.Relation) -> _Columns:
-        """Locate the columns in the relation. Raises if a column is missing, or if rows cannot be identified."""
-        names = [column.name for column in relation.columns]
-        absent = [name for name in self._table.names if name not in names]
-        if absent:
-            raise OperationError(
-                f"table {self._table.path} has lost column {', '.join(absent)}, or it has another name: it has "
-                f"{', '.join(names)}. Read other columns, without the state of the job"
-            )
-        key: list[tuple[int, Callable[[str], int | str]]] = []
-        for key_column in self._table.key:
-            name = key_column.name[1:-1].replace('""', '"')
-            if name not in names:
-                raise OperationError(f"table {self._table.path} has lost column {name!r} of its primary key")
-            key.append((names.index(name), key_column.value))
-        if self._mode == UPSERT and relation.identity == "n":
-            raise OperationError(
-                f"table {self._table.path} has REPLICA IDENTITY NOTHING, so the log does not say which rows change: "
-                f"execute ALTER TABLE {self._table.path} REPLICA IDENTITY DEFAULT"
-            )
-        indices = [names.index(name) for name in self._table.names]
-        return _Columns(indices, key, [column.is_key for column in relation.columns])
-
-    def take(self) -> tuple[pa.RecordBatch, bytes, list[int]] | None:
-        """Return the collected rows as columns, with change kinds and commit times (µs); None without changes."""
-        gathered = self.gathered
+    def take(self) -> tuple[pa.RecordBatch, Gathered] | None:
+        """Return the collected rows as columns, with what is known of each; None without changes."""
+        gathered, table = self.gathered, self._table
         if not gathered.rows:
             return None
+        assert table is not None
         self.gathered = Gathered()
-        table = self._table
-        columns: list[Any] = list(zip(*gathered.rows, strict=True))
-        texts = [pa.array(column, pa.binary()).cast(pa.string()) for column in columns]
-        rows = parse_batch(texts, table.types, table.names, table.unrepresentable)
-        return rows, bytes(gathered.kinds), gathered.committed_us
+        return _parse(gathered.rows, table.types, table.names, table.unrepresentable), gathered
 
 
-#: The table's rows and then its changes; changes from now on; changes that the slot has retained; only the table's
-#: rows.
-INITIAL, LATEST, COMMITTED, SNAPSHOT = "initial", "latest-offset", "committed-offset", "snapshot"
-STARTUP_MODES: Final = (INITIAL, LATEST, COMMITTED, SNAPSHOT)
-CHUNK_SIZE: Final = 8_096
-HEARTBEAT_MS: Final = 30_000
-CONFIRM_DELAY: Final = 3
+def _has_no_old_rows(followed: FollowedTable) -> OperationError:
+    return OperationError(
+        f"the log does not have rows of {followed.path} as they were before they changed: execute "
+        f"ALTER TABLE {followed.path} REPLICA IDENTITY FULL, or read it with changelog mode 'upsert'. "
+        "Changes before that stay without; where they are of no use, begin without the state of the job"
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
-    """A column of the output.
-
-    Attributes:
-        name: its name in the output.
-        column: the table's column; None for metadata of the change.
-        type: its Arrow type; None for the column's default.
-        metadata: `database_name`, `schema_name`, `table_name` or `op_ts`.
-    """
-
-    name: str
-    column: str | None
-    type: Any = None
-    metadata: str | None = None
+def _parse(
+    rows: Sequence[Sequence[replication.Value]], types: Sequence[pa.DataType], names: Sequence[str], mode: str
+) -> pa.RecordBatch:
+    columns: list[Any] = list(zip(*rows, strict=True))
+    texts = [pa.array(column, pa.binary()).cast(pa.string()) for column in columns]
+    return parse_batch(texts, types, names, mode)
 
 
-@dataclass(frozen=True, slots=True)
-class CdcSettings:
-    """The settings made by `PostgresSourceBuilder`, which explains them.
+def to_values(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
+    """Return the rows of a batch as tuples of Python values."""
+    return list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
 
-    Attributes:
-        outputs: the columns of the output; empty for all columns of the table.
-        allows_incomplete: whether the publication may omit rows and kinds of changes.
+
+@dataclass(slots=True)
+class _Version:
+    """The rows of a table that have the same columns."""
+
+    schema: events.TableSchema
+    rows: list[list[replication.Value]] = field(default_factory=list)
+    values: list[tuple[Any, ...]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Change:
+    """An event of a row whose values are still text: the places of its rows in its version."""
+
+    table_id: events.TableId
+    version: _Version
+    kind: RowKind
+    before: int | None
+    after: int | None
+    meta: Mapping[str, Any]
+
+
+class EventOutput(Output):
+    """Collects events of rows and of schemas, in the order of the log.
+
+    Args:
         unrepresentable: how to read values that a type cannot hold, see `text_columns`.
+        describe: returns the schema that the catalog has of a table now.
+        name_type: returns the name of a type by its OID.
     """
 
-    address: Address
-    schema: str
-    table: str
-    slot: str
-    publication: str
-    startup: str = INITIAL
-    mode: str = ALL
-    truncates: str = FAIL
-    outputs: tuple[Output, ...] = ()
-    chunk_size: int = CHUNK_SIZE
-    heartbeat_ms: int = HEARTBEAT_MS
-    confirm_delay: int = CONFIRM_DELAY
-    allows_incomplete: bool = False
-    unrepresentable: str = UNREPRESENTABLE_FAIL
-
-    def __post_init__(self) -> None:
-        for setting, value, known in (
-            ("startup mode", self.startup, STARTUP_MODES),
-            ("changelog mode", self.mode, (ALL, UPSERT)),
-            ("mode of truncates", self.truncates, (FAIL, SKIP)),
-            ("mode of unrepresentable values", self.unrepresentable, MODES),
-        ):
-            if value not in known:
-                raise ConfigurationError(f"the {setting} is {' or '.join(known)}, not {value!r}")
-        if self.chunk_size < 1 or self.heartbeat_ms < 1 or self.confirm_delay < 0:
-            raise ConfigurationError("sizes of chunks and heartbeat intervals are above 0, and delays not below")
-        if not self.slot and self.startup != SNAPSHOT:
-            raise ConfigurationError("the changes of a table are kept for a slot: name it (slot.name)")
+    def __init__(self, unrepresentable: str, describe: Describe, name_type: Callable[[int], str]) -> None:
+        self._unrepresentable = unrepresentable
+        self._describe = describe
+        self._name_type = name_type
+        self._entries: list[events.Event | _Change] = []
+        self._versions: dict[int, _Version] = {}
+        self._times: dict[int, Mapping[str, Any]] = {}
 
     @property
-    def path(self) -> str:
-        """The table's path, in the form that `quoted_path` expects."""
-        return ".".join('"' + name.replace('"', '""') + '"' for name in (self.schema, self.table))
+    def size(self) -> int:
+        """See `Output`."""
+        return len(self._entries)
+
+    def locate(self, followed: FollowedTable, begin: replication.Begin) -> Columns | None:
+        """Compare the columns of the log with the schema, and collect the events that lead from one to the other.
+
+        The log may have columns from before the table was described. Such changes are contained in the rows: a change
+        of a schema waits for the transactions that change rows, and the rows were read after it.
+        """
+        relation, logged = followed.relation, followed.state.logged
+        assert relation is not None
+        _check_identity(followed, relation)
+        told = schemas.read_relation(relation, logged, self._name_type)
+        if logged is None:
+            catalog = self._describe(relation.oid)
+            schema = told.schema
+            if catalog is not None:
+                kept = tuple(name for name in catalog.schema.primary_key if name in schema.names)
+                schema = replace(schema, primary_key=kept)
+            self._adopt(followed, replace(told, schema=schema))
+            self._entries.append(events.CreateTableEvent(followed.state.id, schema))
+        elif not told.is_like(logged):
+            if followed.seen is not None and begin.commit_lsn <= logged.lsn:
+                return None
+            catalog = self._describe(relation.oid)
+            self._follow(followed, catalog if catalog is not None and catalog.is_like(told) else told, logged.lsn)
+        logged = followed.state.logged
+        assert logged is not None
+        names = [column.name for column in relation.columns]
+        attributes = dict(zip(logged.schema.names, logged.attributes, strict=True))
+        key: list[tuple[int, Callable[[str], int | str]]] = [
+            (names.index(name), int if attributes[name].type_oid in _NUMBERS else str)
+            for name in logged.schema.primary_key
+        ]
+        places = [names.index(name) for name in logged.schema.names]
+        return Columns(places, key, [column.is_key for column in relation.columns])
+
+    def adopt(self, followed: FollowedTable, catalog: schemas.LoggedSchema) -> None:
+        """Collect the events that lead to the schema of the catalog, which rows have from now on."""
+        self._follow(followed, catalog, catalog.lsn)
+
+    def _follow(self, followed: FollowedTable, following: schemas.LoggedSchema, lsn: int) -> None:
+        logged = followed.state.logged
+        assert logged is not None
+        changes, schema = schemas.find_changes(followed.state.id, logged, following)
+        if followed.seen is not None and len(schema.schema.primary_key) != len(logged.schema.primary_key):
+            raise OperationError(
+                f"table {followed.path} got another primary key while its rows were read: begin without the state of "
+                "the job"
+            )
+        self._entries += changes
+        self._adopt(followed, replace(schema, lsn=lsn))
+
+    def _adopt(self, followed: FollowedTable, logged: schemas.LoggedSchema) -> None:
+        followed.state = replace(followed.state, logged=logged)
+        self._versions.pop(followed.state.oid, None)
+
+    def insert(self, followed: FollowedTable, begin: replication.Begin, new: replication.Values) -> None:
+        """See `Output`."""
+        self._add(followed, begin, RowKind.INSERT, None, new)
+
+    def update(
+        self,
+        followed: FollowedTable,
+        begin: replication.Begin,
+        old: replication.Values | None,
+        new: replication.Values,
+    ) -> None:
+        """See `Output`."""
+        self._add(followed, begin, RowKind.UPDATE_AFTER, old, new)
+
+    def delete(
+        self, followed: FollowedTable, begin: replication.Begin, old: replication.Values, has_key_alone: bool
+    ) -> None:
+        """See `Output`."""
+        self._add(followed, begin, RowKind.DELETE, old, None)
+
+    def truncate(self, followed: FollowedTable, begin: replication.Begin) -> None:
+        """See `Output`."""
+        self._entries.append(events.TruncateTableEvent(followed.state.id))
+
+    def _add(
+        self,
+        followed: FollowedTable,
+        begin: replication.Begin,
+        kind: RowKind,
+        before: replication.Values | None,
+        after: replication.Values | None,
+    ) -> None:
+        state, columns = followed.state, followed.columns
+        assert columns is not None
+        assert state.logged is not None
+        version = self._versions.get(state.oid)
+        if version is None:
+            version = self._versions[state.oid] = _Version(state.logged.schema)
+        meta = self._times.get(begin.commit_lsn)
+        if meta is None:
+            meta = self._times[begin.commit_lsn] = {"op_ts": begin.committed_us // 1_000}
+        places: list[int | None] = []
+        for values in (before, after):
+            if values is None:
+                places.append(None)
+            else:
+                places.append(len(version.rows))
+                version.rows.append([values[index] for index in columns.places])
+        self._entries.append(_Change(state.id, version, kind, places[0], places[1], meta))
+
+    def take(self) -> list[events.Event]:
+        """Return the collected events."""
+        entries, self._entries = self._entries, []
+        self._versions, self._times = {}, {}
+        complete: list[events.Event] = []
+        for entry in entries:
+            if not isinstance(entry, _Change):
+                complete.append(entry)
+                continue
+            version = entry.version
+            if version.rows:
+                schema = version.schema
+                types = [column.type for column in schema.columns]
+                version.values = to_values(_parse(version.rows, types, schema.names, self._unrepresentable))
+                version.rows = []
+            before = None if entry.before is None else version.values[entry.before]
+            after = None if entry.after is None else version.values[entry.after]
+            complete.append(events.DataChangeEvent(entry.table_id, entry.kind, before, after, entry.meta))
+        return complete

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import pyarrow as pa
 
 from penstock.base.errors import UnsupportedError
+from penstock.connectors.cdc.events import TableId
+from penstock.connectors.postgres.cdc.schemas import LoggedSchema
 from penstock.connectors.postgres.client import Address, Relation, quoted
 from penstock.connectors.postgres.text_columns import FAIL, literal
 
@@ -64,22 +66,29 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """The keys after the previous range, up to and including `last`; up to the end if `last` is None."""
+    """The keys after the previous range, up to and including `last`; up to the end if `last` is None.
+
+    `snapshot` is the one that the rows were read in; None for rows that are still to be read.
+    """
 
     last: Key | None
-    snapshot: Snapshot
+    snapshot: Snapshot | None
 
 
 @dataclass(frozen=True, slots=True)
 class TablePosition:
-    """The part of a table that has been read. `ranges` ascend; once everything is read, the last one has no end."""
+    """The part of a table that has been read. `ranges` ascend; keys after the last of them are still to be read."""
 
     ranges: tuple[KeyRange, ...] = ()
 
     @property
     def is_read(self) -> bool:
         """Whether all rows have been read."""
-        return bool(self.ranges) and self.ranges[-1].last is None
+        return bool(self.ranges) and self.ranges[-1].last is None and None not in self._snapshots
+
+    @property
+    def _snapshots(self) -> list[Snapshot | None]:
+        return [key_range.snapshot for key_range in self.ranges]
 
     @property
     def last(self) -> Key | None:
@@ -88,34 +97,74 @@ class TablePosition:
 
     def through(self, last: Key | None, snapshot: Snapshot) -> TablePosition:
         """Return this position extended by the rows up to the key `last`, read in `snapshot`."""
-        ranges = self.ranges
-        if ranges and ranges[-1].snapshot.is_like(snapshot):
-            # The later log position is valid for both.
-            snapshot, ranges = replace(snapshot, lsn=max(snapshot.lsn, ranges[-1].snapshot.lsn)), ranges[:-1]
-        return TablePosition((*ranges, KeyRange(last, snapshot)))
+        return TablePosition(_extended(self.ranges, last, snapshot))
+
+    def closed(self) -> TablePosition:
+        """Return the same position with a range for the keys at the end that are still to be read."""
+        if self.ranges and self.ranges[-1].last is None:
+            return self
+        return TablePosition((*self.ranges, KeyRange(None, None)))
+
+    def find_unread(self) -> tuple[Key | None, Key | None] | None:
+        """Return the bounds of the first range to read: the key before it, and its last key. None if there is none."""
+        if None not in self._snapshots:
+            return None
+        index = self._snapshots.index(None)
+        return (self.ranges[index - 1].last if index else None), self.ranges[index].last
+
+    def with_rows(self, last: Key | None, snapshot: Snapshot) -> TablePosition:
+        """Return the position after rows of the first range to read, up to the key `last`; None: up to its end."""
+        index = self._snapshots.index(None)
+        end = self.ranges[index].last
+        read = _extended(self.ranges[:index], end if last is None else last, snapshot)
+        rest = () if last is None or last == end else (KeyRange(end, None),)
+        return TablePosition((*read, *rest, *self.ranges[index + 1 :]))
+
+    def forget(self, xid: int) -> TablePosition:
+        """Return the position without the ranges whose snapshots have seen a transaction: they are to be read again."""
+        return TablePosition(
+            tuple(
+                replace(key_range, snapshot=None) if key_range.snapshot and key_range.snapshot.sees(xid) else key_range
+                for key_range in self.ranges
+            )
+        )
 
     @property
     def end_lsn(self) -> int:
         """The log position from which on no committed transaction was seen by any snapshot."""
-        return max((key_range.snapshot.lsn for key_range in self.ranges), default=0)
+        return max((snapshot.lsn for snapshot in self._snapshots if snapshot is not None), default=0)
+
+
+def _extended(ranges: tuple[KeyRange, ...], last: Key | None, snapshot: Snapshot) -> tuple[KeyRange, ...]:
+    before = ranges[-1].snapshot if ranges else None
+    if before is not None and before.is_like(snapshot):
+        # The later log position is valid for both.
+        snapshot, ranges = replace(snapshot, lsn=max(snapshot.lsn, before.lsn)), ranges[:-1]
+    return (*ranges, KeyRange(last, snapshot))
 
 
 class SeenKeys:
-    """Decides whether the rows that were read contain a change. Built once per position, queried for each change."""
+    """Decides whether the rows of a table contain a change: those that were read, and those that will be.
+
+    Rows that are still to be read will contain it, see `LogSplit.passed`. Built once per position, and queried for each
+    change.
+    """
 
     def __init__(self, position: TablePosition) -> None:
-        self._ranges = position.ranges
-        self._lasts: Sequence[Key] = [key_range.last for key_range in position.ranges if key_range.last is not None]
+        self._ranges = position.closed().ranges
+        self._lasts: Sequence[Key] = [key_range.last for key_range in self._ranges if key_range.last is not None]
         self.end_lsn = position.end_lsn
 
     def has(self, key: Key, xid: int) -> bool:
-        """Return whether the snapshot of the key's range has seen the transaction."""
-        return self._ranges[bisect_left(self._lasts, key)].snapshot.sees(xid)
+        """Return whether the snapshot of the key's range has seen the transaction, or will."""
+        snapshot = self._ranges[bisect_left(self._lasts, key)].snapshot
+        return snapshot is None or snapshot.sees(xid)
 
     def check_visibility(self, xid: int) -> tuple[bool, bool]:
-        """Return whether any snapshot has seen the transaction, and whether all have."""
-        answers = [key_range.snapshot.sees(xid) for key_range in self._ranges]
-        return any(answers), all(answers)
+        """Return whether any snapshot has seen the transaction, and whether all have, or will."""
+        snapshots = [key_range.snapshot for key_range in self._ranges]
+        answers = [snapshot is None or snapshot.sees(xid) for snapshot in snapshots]
+        return any(snapshot is not None and snapshot.sees(xid) for snapshot in snapshots), all(answers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +184,7 @@ class LogPosition:
 
 @dataclass(frozen=True, slots=True)
 class CdcSplit:
-    """The table to read, and how far it has been read.
+    """The split of a source of one table, in savepoints of earlier versions; `LogSplit` has taken its place.
 
     Attributes:
         table: the position of the snapshot; None without a snapshot, or once it is irrelevant.
@@ -144,6 +193,75 @@ class CdcSplit:
 
     table: TablePosition | None
     log: LogPosition = field(default_factory=lambda: LogPosition(0))
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A table of a source, and how far it has been read.
+
+    Attributes:
+        id: its name.
+        oid: its OID; 0 if it is not known yet.
+        position: the position of the snapshot; None without a snapshot, or once it is irrelevant.
+        logged: its schema at the position of the log, in a source of events; None before its first row.
+    """
+
+    id: TableId
+    oid: int
+    position: TablePosition | None
+    logged: LoggedSchema | None = None
+
+    @property
+    def is_read(self) -> bool:
+        """Whether no rows are still to be read."""
+        return self.position is None or self.position.find_unread() is None
+
+
+@dataclass(frozen=True, slots=True)
+class LogSplit:
+    """The log of all tables; its reader also reads the rows that no other has read.
+
+    Attributes:
+        tables: the tables.
+        log: the position to read the log from.
+        is_following: whether the log has been read, rather than the rows alone.
+        passed: the transactions whose changes of rows still to be read have passed by. Snapshots of these rows must
+            have seen them: the log has a transaction a moment before others see it.
+    """
+
+    tables: tuple[TableState, ...]
+    log: LogPosition
+    is_following: bool = False
+    passed: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkSplit:
+    """A range of the keys of a table, which any reader may read.
+
+    Attributes:
+        table: the table; its position covers the keys of this chunk alone.
+        number: distinguishes the chunks of a table.
+        after: the key before the first one; None at the beginning of the table.
+        is_left: whether its reader leaves the rest to the reader of the log, because the columns have changed.
+    """
+
+    table: TableState
+    number: int
+    after: Key | None
+    is_left: bool = False
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether its reader will not read any more of it."""
+        return self.is_left or self.table.is_read
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """Tells a reader that the enumerator knows of finished chunks: (OID of the table, number)."""
+
+    chunks: tuple[tuple[int, int], ...]
 
 
 _NUMBERS: Final = frozenset({"smallint", "integer", "bigint"})
@@ -189,6 +307,9 @@ class KeyColumn:
         return f"{literal(str(value))}::{self.sql_type}" if self.is_native else f'{literal(str(value))} COLLATE "C"'
 
 
+_NO_NAME: Final = TableId("", "")
+
+
 @dataclass(frozen=True, slots=True)
 class CdcTable:
     """A table, and its columns to read.
@@ -201,6 +322,7 @@ class CdcTable:
         types: the Arrow types of these columns.
         key: its primary key.
         unrepresentable: how to read values that a type cannot hold.
+        id: its name.
     """
 
     address: Address
@@ -210,6 +332,7 @@ class CdcTable:
     types: tuple[pa.DataType, ...]
     key: tuple[KeyColumn, ...]
     unrepresentable: str = FAIL
+    id: TableId = _NO_NAME
 
     @property
     def quoted_names(self) -> list[str]:

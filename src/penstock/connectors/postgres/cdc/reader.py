@@ -1,125 +1,42 @@
-"""`CdcReader`: reads a table and then its log.
+"""`CdcReader`: reads chunks of tables, and the log of all tables.
 
-`ChunkReading` reads the table in chunks in key order, each chunk with the snapshot it was read in.
+The reader of the log also reads the rows that no other reader has: all of them where readers do not report what they
+have read, those of tables that have appeared since, and those of tables whose columns have changed.
 """
 
 from __future__ import annotations
 
 import logging
+from abc import abstractmethod
 from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
 
-from penstock.base.errors import OperationError
-from penstock.connectors.postgres.cdc.changes import SNAPSHOT, CdcSettings, ChangeReader, Output
-from penstock.connectors.postgres.cdc.position import CdcSplit, CdcTable, Key, KeyColumn, Snapshot, TablePosition
-from penstock.connectors.postgres.cdc.replication import Keepalive, LogStream, ReplicationRefused, parse_lsn
-from penstock.connectors.postgres.cdc.slots import check_publication, check_slot, described, end_of_log
-from penstock.connectors.postgres.client import connect, driver, naming
-from penstock.connectors.postgres.text_columns import SESSION, parse_batch, texts_of_csv
-from penstock.connectors.split_reader import Background
+from penstock.base.errors import ConfigurationError, OperationError
+from penstock.base.types import RowKind
+from penstock.connectors.cdc import events
+from penstock.connectors.postgres.cdc import changes, schemas, slots
+from penstock.connectors.postgres.cdc.options import SNAPSHOT, CdcSettings
+from penstock.connectors.postgres.cdc.options import Output as OutputColumn
+from penstock.connectors.postgres.cdc.position import (
+    CdcSplit,
+    CdcTable,
+    ChunkSplit,
+    Heard,
+    LogSplit,
+    TablePosition,
+    TableState,
+)
+from penstock.connectors.postgres.cdc.replication import Keepalive, LogStream, ReplicationRefused
+from penstock.connectors.postgres.cdc.table_chunks import Altered, Chunk, ChunkReading, Unseen
+from penstock.connectors.postgres.client import connect, driver
+from penstock.connectors.split_reader import WAIT_S, Background
 from penstock.runtime.columns import ColumnBatch
 from penstock.runtime.connector import InputStatus, SourceReader, SourceReaderContext
 from penstock.runtime.records import Batch
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Rows, their keys, and their snapshot. `is_last`: whether no rows follow."""
-
-    columns: pa.RecordBatch
-    keys: tuple[pa.Array, ...]
-    key: tuple[KeyColumn, ...]
-    snapshot: Snapshot
-    is_last: bool
-
-    def get_row_key(self, index: int) -> Key:
-        """Return the key of a row."""
-        return tuple(column.value(texts[index].as_py()) for column, texts in zip(self.key, self.keys, strict=True))
-
-
-class ChunkReading:
-    """Reads the rows after a key; `chunks` runs in a thread, and `interrupt` stops it.
-
-    If an index has the order of the key, each chunk is a query in its own transaction. Otherwise each query would sort
-    the whole table, so a single query in a single snapshot yields all chunks.
-    """
-
-    def __init__(self, table: CdcTable, after: Key | None, size: int) -> None:
-        self._table = table
-        self._after = after
-        self._size = size
-        self._connection: Any = None
-        self._is_stopped = False
-
-    def chunks(self) -> Iterator[Chunk]:
-        """Yield the rows after the key, up to the end of the table."""
-        table = self._table
-        with connect(table.address) as connection:
-            self._connection = connection
-            connection.execute(SESSION)
-            connection.execute("SET idle_in_transaction_session_timeout = 0")
-            after = self._after
-            is_indexed = all(column.is_native for column in table.key)
-            while not self._is_stopped:
-                connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                chunk = None
-                for chunk in self._of_one_snapshot(connection, after, self._size if is_indexed else None):
-                    yield chunk
-                connection.execute("COMMIT")
-                if chunk is None or chunk.is_last:
-                    return
-                after = chunk.get_row_key(chunk.columns.num_rows - 1)
-
-    def _of_one_snapshot(self, connection: Any, after: Key | None, limit: int | None) -> Iterator[Chunk]:
-        now = connection.execute("SELECT pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text")
-        text, lsn = now.fetchone()
-        snapshot = Snapshot.parse(text, parse_lsn(lsn))
-        query = self._query(after, limit)
-        lines: list[bytes] = []
-        with (
-            naming(f"cannot read the rows of {self._table.path}"),
-            connection.cursor() as cursor,
-            cursor.copy(f"COPY ({query}) TO STDOUT (FORMAT csv)") as copy,
-        ):
-            for line in copy:
-                if len(lines) >= self._size:  # one more line has arrived: this is not the last chunk
-                    yield self._chunk(lines, snapshot, False)
-                    lines = []
-                lines.append(bytes(line))
-        yield self._chunk(lines, snapshot, limit is None or len(lines) < limit)
-
-    def _query(self, after: Key | None, limit: int | None) -> str:
-        table = self._table
-        orders = [column.order for column in table.key]
-        where = "" if after is None else f" WHERE ({', '.join(orders)}) > ({', '.join(table.literals(after))})"
-        end = "" if limit is None else f" LIMIT {limit}"
-        # End with a column that is never NULL: COPY writes a single NULL as an empty line, which CSV readers skip.
-        expressions = [
-            *(f"t.{name}" for name in table.quoted_names),
-            *(f"{column.name}::text" for column in table.key),
-            "1",
-        ]
-        return f"SELECT {', '.join(expressions)} FROM {table.path} AS t{where} ORDER BY {', '.join(orders)}{end}"
-
-    def _chunk(self, lines: Sequence[bytes], snapshot: Snapshot, is_last: bool) -> Chunk:
-        table = self._table
-        count = len(table.names)
-        total = count + len(table.key) + 1
-        texts = texts_of_csv(b"".join(lines), total) if lines else [pa.array([], pa.string())] * total
-        columns = parse_batch(texts[:count], table.types, table.names, table.unrepresentable)
-        return Chunk(columns, tuple(texts[count:-1]), table.key, snapshot, is_last)
-
-    def interrupt(self) -> None:
-        """Stop reading and cancel the running query."""
-        self._is_stopped = True
-        connection = self._connection
-        if connection is not None and not connection.closed:
-            connection.cancel_safe(timeout=5)
-
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -131,26 +48,57 @@ WARN_BYTES: Final = 1 << 30
 WARN_EVERY_MS: Final = 60_000
 #: Messages that a poll may read even if it wants fewer records: most may be changes that are skipped.
 MESSAGES_MIN: Final = 64
+#: Polls of the log between two chunks that its reader reads while it follows the log.
+POLLS_BETWEEN: Final = 4
+
+_KINDS: Final = ("+I", "-U", "+U", "-D")
 
 
-class CdcReader(SourceReader[Any, CdcSplit]):
-    """Reads the source's only split and tracks its position."""
+class _RowsOfTable:
+    """The reading of a range of keys, and the chunk that is being handed out."""
+
+    def __init__(self, oid: int, reading: ChunkReading) -> None:
+        self.oid = oid
+        self.chunk: Chunk | None = None
+        self.place = 0
+        self._background: Background[Any] = Background(reading.chunks, reading.interrupt)
+
+    def take(self) -> Chunk | Altered | Unseen | None:
+        """Return the current chunk, or what comes in its place; None if it has not been read yet."""
+        if self.chunk is None:
+            item = self._background.take(WAIT_S)
+            if not isinstance(item, Chunk):
+                return item
+            self.chunk, self.place = item, 0
+        return self.chunk
+
+    def close(self) -> None:
+        self._background.close()
+
+
+class CdcReader(SourceReader[Any, Any]):
+    """Reads chunks of tables, and the log; what it emits is up to `RowReader` and `EventReader`."""
+
+    has_events = False
 
     def __init__(self, context: SourceReaderContext, settings: CdcSettings) -> None:
         self._context = context
         self._settings = settings
-        self._split: CdcSplit | None = None
-        self._has_asked = self._is_last = False
-        self._table: CdcTable | None = None
-        self._outputs: tuple[Output, ...] = ()
-        self._reading: Background[Chunk] | None = None
-        self._chunk: Chunk | None = None
-        self._place = 0
-        self._changes: ChangeReader | None = None
-        self._stream: LogStream | None = None
-        self._has_more = False
+        self._chunks: deque[ChunkSplit] = deque()
+        self._reported: list[ChunkSplit] = []
+        self._heard: set[tuple[int, int]] = set()
+        self._split: LogSplit | None = None
+        self._is_asked = self._is_last = False
+        self._rows: _RowsOfTable | None = None
         self._retry_at_ms: int | None = None
         self._failing_since_ms: int | None = None
+        # --- the log ---
+        self._changes: changes.ChangeReader | None = None
+        self._stream: LogStream | None = None
+        self._discovers = settings.adds_tables
+        self._has_more = False
+        self._polls_due = 0
+        self._altered: dict[int, schemas.LoggedSchema] = {}
         self._heartbeat_at_ms = 0
         self._warn_at_ms = 0
         self._pending: dict[int, int] = {}
@@ -170,23 +118,68 @@ class CdcReader(SourceReader[Any, CdcSplit]):
         """Return the size of the log that the server retains for the slot."""
         return max(0, self._server_lsn - self._confirmed) if self._confirmed else 0
 
+    # --- what is emitted -----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def make_output(self) -> Any:
+        """Return the output of the log."""
+
+    @abstractmethod
+    def describe(self, connection: Any, state: TableState) -> CdcTable:
+        """Return a table with the columns to read."""
+
+    @abstractmethod
+    def emit_rows(self, state: TableState, table: CdcTable, columns: pa.RecordBatch) -> Batch:
+        """Return rows of the snapshot as a batch; there is at least one."""
+
+    @abstractmethod
+    def emit_changes(self) -> Batch | None:
+        """Return what the output has collected."""
+
+    def create(self, state: TableState) -> None:
+        """Note that a table exists, before its first row."""
+
+    def take_created(self, max_records: int) -> Batch | None:
+        """Return what comes before the first rows of tables; None for nothing."""
+        return None
+
+    def adopt(self, followed: changes.FollowedTable, catalog: schemas.LoggedSchema) -> None:
+        """Take over the columns of the catalog."""
+
     # --- splits ------------------------------------------------------------------------------------------------------
 
-    def add_splits(self, splits: Sequence[CdcSplit]) -> None:
-        """See `SourceReader`."""
-        (self._split,) = splits
-        self._confirmed = self._server_lsn = self._split.log.lsn
+    def add_splits(self, splits: Sequence[Any]) -> None:
+        """See `SourceReader`. There are splits of the log, of earlier versions too, and of chunks."""
+        self._is_asked = False
+        for split in splits:
+            if isinstance(split, Heard):
+                self._heard |= {*split.chunks}
+            elif isinstance(split, ChunkSplit):
+                (self._reported if split.is_finished else self._chunks).append(split)
+            elif isinstance(split, CdcSplit):
+                position = None if split.table is None else split.table.closed()
+                name = events.TableId(self._settings.schema, self._settings.table)
+                has_begun = position is None or position.is_read
+                self._begin_log(LogSplit((TableState(name, 0, position),), split.log, has_begun))
+            else:
+                self._begin_log(split)
+
+    def _begin_log(self, split: LogSplit) -> None:
+        self._split = split
+        self._confirmed = self._server_lsn = split.log.lsn
 
     def no_more_splits(self) -> None:
         """See `SourceReader`."""
         self._is_last = True
 
-    def snapshot_state(self, checkpoint_id: int) -> list[CdcSplit]:
-        """See `SourceReader`."""
-        if self._split is None:
-            return []
-        self._pending[checkpoint_id] = self._split.log.lsn
-        return [self._split]
+    def snapshot_state(self, checkpoint_id: int) -> list[Any]:
+        """See `SourceReader`. Finished chunks stay until the enumerator has heard of them."""
+        self._reported = [s for s in self._reported if (s.table.oid, s.number) not in self._heard]
+        splits: list[Any] = [*self._chunks, *self._reported]
+        if self._split is not None:
+            self._pending[checkpoint_id] = self._split.log.lsn
+            splits.append(self._split)
+        return splits
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """Let the server discard the log up to an earlier checkpoint, `confirm_delay` checkpoints back."""
@@ -198,20 +191,17 @@ class CdcReader(SourceReader[Any, CdcSplit]):
 
     def poll_next(self, max_records: int) -> Batch | InputStatus:
         """See `SourceReader`."""
+        if self._chunks:
+            return self._poll_chunk(max_records)
         split = self._split
         if split is None:
             if self._is_last:
                 return InputStatus.END_OF_INPUT
-            if not self._has_asked:
-                self._has_asked = True
+            if not self._is_asked:
+                self._is_asked = True
                 self._context.request_split()
             return InputStatus.NOTHING_AVAILABLE
-        if split.table is not None and not split.table.is_read:
-            return self._poll_table(split, split.table, max_records)
-        if self._settings.startup == SNAPSHOT:
-            self._split, self._has_asked = None, False
-            return self.poll_next(max_records)
-        return self._poll_log(max_records)
+        return self._poll_log_split(split, max_records)
 
     def retry_after_ms(self) -> int:
         """Return 0 until the log is read up to its end as of connecting: an epoch of MICRO_BATCH reads up to there.
@@ -219,106 +209,245 @@ class CdcReader(SourceReader[Any, CdcSplit]):
         This takes up to 15 s if the log ends in the middle of a record, because that is how often a server writes it
         all.
         """
+        if self._chunks:
+            return 0
         split = self._split
         if split is None:
             return super().retry_after_ms()
         is_behind = self._stream is None or self._has_more or split.log.lsn < self._until_lsn
         return 0 if is_behind else super().retry_after_ms()
 
-    # --- the table ---------------------------------------------------------------------------------------------------
+    # --- chunks ------------------------------------------------------------------------------------------------------
 
-    def _poll_table(self, split: CdcSplit, position: TablePosition, max_records: int) -> Batch | InputStatus:
-        if self._chunk is None:
-            self._chunk, self._place = self._next_chunk(position), 0
-            if self._chunk is None:
-                return InputStatus.NOTHING_AVAILABLE
-        chunk = self._chunk
-        count = min(max_records, chunk.columns.num_rows - self._place)
-        columns = chunk.columns.slice(self._place, count)
-        self._place += count
-        if self._place < chunk.columns.num_rows or not chunk.is_last:
-            last = chunk.get_row_key(self._place - 1)
-        else:
-            last = None
-            LOG.info("all rows of table %s have been read", self._settings.path)
-        self._split = CdcSplit(position.through(last, chunk.snapshot), split.log)
-        if self._place == chunk.columns.num_rows:
-            self._chunk = None
-        if last is None:
-            self._end_reading()
-        return self._batch(columns, None, None) if count else InputStatus.NOTHING_AVAILABLE
+    def _poll_chunk(self, max_records: int) -> Batch | InputStatus:
+        split = self._chunks[0]
+        raise NotImplementedError(split, max_records)
 
-    def _next_chunk(self, position: TablePosition) -> Chunk | None:
-        """Return the next chunk, if it has been read. After a lost connection, reconnect and resume at the position."""
+    # --- rows --------------------------------------------------------------------------------------------------------
+
+    def _take_rows(self, begin: Callable[[], _RowsOfTable]) -> Chunk | Altered | Unseen | None:
+        """Return the current chunk, or what comes in its place; None if it is not there yet. Reconnects if needed."""
         now_ms = self._context.now_ms()
         if self._retry_at_ms is not None and now_ms < self._retry_at_ms:
             return None
         try:
-            if self._reading is None:
-                with connect(self._settings.address) as connection:
-                    self._table, self._outputs = described(connection, self._settings)
-                reading = ChunkReading(self._table, position.last, self._settings.chunk_size)
-                self._reading = Background(reading.chunks, reading.interrupt)
-            chunk = self._reading.take()
+            if self._rows is None:
+                self._rows = begin()
+            item = self._rows.take()
         except driver().OperationalError as error:
-            self._end_reading()
+            self._end_rows()
             self._lost(error, now_ms)
             return None
         self._retry_at_ms = None
-        if chunk is not None:
+        if item is not None:
             self._failing_since_ms = None
-        return chunk
+        return item
 
-    def _end_reading(self) -> None:
-        reading, self._reading, self._chunk = self._reading, None, None
-        if reading is not None:
-            reading.close()
+    def _hand_out(
+        self, chunk: Chunk, position: TablePosition, max_records: int
+    ) -> tuple[pa.RecordBatch, TablePosition]:
+        """Return some rows of the current chunk, and the position after them."""
+        rows = self._rows
+        assert rows is not None
+        count = min(max_records, chunk.columns.num_rows - rows.place)
+        columns = chunk.columns.slice(rows.place, count)
+        rows.place += count
+        is_done = rows.place == chunk.columns.num_rows
+        last = None if is_done and chunk.is_last else chunk.get_row_key(rows.place - 1)
+        if is_done:
+            rows.chunk = None
+        return columns, position.with_rows(last, chunk.snapshot)
 
-    # --- the log -----------------------------------------------------------------------------------------------------
+    def _end_rows(self) -> None:
+        rows, self._rows = self._rows, None
+        if rows is not None:
+            rows.close()
+
+    # --- the log and its tables --------------------------------------------------------------------------------------
+
+    def _poll_log_split(self, split: LogSplit, max_records: int) -> Batch | InputStatus:
+        if self._changes is None and not self._follow_tables(split):
+            return InputStatus.NOTHING_AVAILABLE
+        created = self.take_created(max_records)
+        if created is not None:
+            return created
+        assert self._changes is not None
+        unread = self._find_unread()
+        if self._changes.output.size:  # columns of the catalog were adopted
+            self._note_split()
+            return self.emit_changes() or InputStatus.NOTHING_AVAILABLE
+        if unread is not None and (not split.is_following or self._polls_due <= 0):
+            return self._poll_rows(unread, max_records)
+        if self._settings.startup == SNAPSHOT:
+            self._split, self._changes, self._is_asked = None, None, False
+            return self.poll_next(max_records)
+        if not split.is_following:
+            LOG.info("all rows of %s have been read", self._settings.title)
+            self._split = replace(split, is_following=True)
+        return self._poll_log(max_records)
+
+    def _find_unread(self) -> changes.FollowedTable | None:
+        """Return the table whose rows are to be read next; None if there is none now."""
+        assert self._changes is not None
+        for followed in self._changes.tables.values():
+            if not followed.state.is_read and self._is_ready(followed):
+                return followed
+        return None
+
+    def _is_ready(self, followed: changes.FollowedTable) -> bool:
+        """Return whether rows can be read: their columns are those of the log, or the log will not tell others.
+
+        If the catalog has other columns, the log is read up to the position where they were seen. If it has not told
+        them by then, no row has changed since, and the catalog's are adopted.
+        """
+        catalog = self._altered.get(followed.state.oid)
+        if catalog is None:
+            return True
+        assert self._changes is not None
+        if self._settings.startup != SNAPSHOT and self._changes.position.lsn < catalog.lsn:
+            return False
+        del self._altered[followed.state.oid]
+        logged = followed.state.logged
+        if logged is not None and not catalog.is_like(logged):
+            self.adopt(followed, catalog)
+            with connect(self._settings.address) as connection:
+                followed.table = self.describe(connection, followed.state)
+        return True
+
+    def _follow_tables(self, split: LogSplit) -> bool:
+        """Describe the tables from the catalog; return whether that succeeded."""
+        now_ms = self._context.now_ms()
+        if self._retry_at_ms is not None and now_ms < self._retry_at_ms:
+            return False
+        try:
+            with connect(self._settings.address) as connection:
+                followed = [self._follow(connection, state) for state in split.tables]
+        except driver().OperationalError as error:
+            self._lost(error, now_ms)
+            return False
+        self._retry_at_ms = None
+        self._changes = changes.ChangeReader(followed, split.log, self.make_output(), split.passed)
+        self._note_split()
+        for table in followed:
+            self.create(table.state)
+        return True
+
+    def _follow(self, connection: Any, state: TableState) -> changes.FollowedTable:
+        table = self.describe(connection, state)
+        if state.oid not in (0, table.oid):
+            raise OperationError(
+                f"table {table.path} was dropped and created again: begin without the state of the job"
+            )
+        followed = changes.FollowedTable(replace(state, oid=table.oid), table)
+        followed.move(state.position)
+        return followed
+
+    def _note_split(self) -> None:
+        """Note the positions of the log and of the tables' rows."""
+        split, reader = self._split, self._changes
+        assert split is not None
+        assert reader is not None
+        states = tuple(followed.state for followed in reader.tables.values())
+        self._split = replace(split, tables=states, log=reader.position, passed=frozenset(reader.passed))
+
+    def _poll_rows(self, followed: changes.FollowedTable, max_records: int) -> Batch | InputStatus:
+        """Read rows of a table that no other reader has read. While the log is followed, it waits for a chunk."""
+        split, reader = self._split, self._changes
+        assert split is not None
+        assert reader is not None
+        state = followed.state
+        if self._rows is not None and self._rows.oid != state.oid:
+            self._end_rows()
+        position = state.position
+        assert position is not None
+        after, last = position.find_unread() or (None, None)
+
+        def begin() -> _RowsOfTable:
+            with connect(self._settings.address) as connection:
+                followed.table = self.describe(connection, state)
+            return _RowsOfTable(
+                state.oid,
+                ChunkReading(
+                    followed.table,
+                    after,
+                    last,
+                    self._settings.chunk_size,
+                    state.logged,
+                    reader.passed,
+                    is_single=split.is_following,
+                ),
+            )
+
+        item = self._take_rows(begin)
+        if item is None:
+            return InputStatus.NOTHING_AVAILABLE
+        if isinstance(item, Altered | Unseen):
+            self._end_rows()
+            self._polls_due = POLLS_BETWEEN
+            if isinstance(item, Altered):
+                self._altered[state.oid] = item.schema
+            return InputStatus.NOTHING_AVAILABLE
+        columns, position = self._hand_out(item, position, max_records)
+        followed.move(position)
+        reader.passed.clear()
+        reader.note_rows()
+        rows = self._rows
+        assert rows is not None
+        is_indexed = all(column.is_native for column in followed.table.key)
+        if rows.chunk is None and (item.is_last or (split.is_following and is_indexed)):
+            self._end_rows()
+            self._polls_due = POLLS_BETWEEN
+        self._note_split()
+        if not columns.num_rows:
+            return InputStatus.NOTHING_AVAILABLE
+        return self.emit_rows(followed.state, followed.table, columns)
 
     def _poll_log(self, max_records: int) -> Batch | InputStatus:
         now_ms = self._context.now_ms()
         if self._stream is None and not self._connect(now_ms):
             return InputStatus.NOTHING_AVAILABLE
-        changes, stream = self._changes, self._stream
-        assert changes is not None
+        reader, stream = self._changes, self._stream
+        assert reader is not None
         assert stream is not None
+        self._polls_due -= 1
         try:
             for _ in range(max(max_records, MESSAGES_MIN)):
-                if len(changes.gathered.rows) >= max(1, max_records - 1):  # an update may yield two rows
+                if reader.output.size >= max(1, max_records - 1):  # an update may yield two rows
                     break
                 message = stream.receive()
                 self._has_more = message is not None
                 if message is None:
+                    self._polls_due = 0
                     break
                 self._failing_since_ms = None
                 if isinstance(message, Keepalive):
-                    changes.sent(message.lsn)
+                    reader.sent(message.lsn)
                     if message.wants_answer:
                         self._send_status()
                 else:
-                    changes.feed(message)
+                    reader.feed(message)
         except driver().Error as error:
             self._lost(error, now_ms)
         self._server_lsn = max(self._server_lsn, stream.server_lsn)
-        assert self._split is not None
-        self._split = CdcSplit(self._split.table if changes.needs_snapshot else None, changes.position)
+        self._note_split()
         self._beat(now_ms)
-        gathered = changes.take()
-        return InputStatus.NOTHING_AVAILABLE if gathered is None else self._batch(*gathered)
+        return self.emit_changes() or InputStatus.NOTHING_AVAILABLE
 
     def _connect(self, now_ms: int) -> bool:
         """Connect to the log; return whether that succeeded."""
         if self._retry_at_ms is not None and now_ms < self._retry_at_ms:
             return False
-        settings, split = self._settings, self._split
+        settings, split, reader = self._settings, self._split, self._changes
         assert split is not None
+        assert reader is not None
         try:
             with connect(settings.address) as connection:
-                self._table, self._outputs = described(connection, settings)
-                check_publication(connection, settings, self._table)
-                check_slot(connection, settings, split.log.lsn)
-                self._until_lsn = end_of_log(connection)
+                for followed in reader.tables.values():
+                    followed.table = self.describe(connection, followed.state)
+                    slots.check_publication(connection, settings, followed.table)
+                slots.check_slot(connection, settings, split.log.lsn)
+                self._discover(connection)
+                self._until_lsn = slots.end_of_log(connection)
             self._stream = LogStream(settings.address, settings.slot, settings.publication, split.log.lsn)
         except ReplicationRefused as error:
             if not error.is_in_use:
@@ -328,15 +457,26 @@ class CdcReader(SourceReader[Any, CdcSplit]):
         except driver().OperationalError as error:
             self._lost(error, now_ms)
             return False
-        if self._changes is None:
-            self._changes = ChangeReader(
-                self._table, split.log, split.table, settings.mode, settings.truncates, self._context.count
-            )
-        else:
-            self._changes.rewind()
+        reader.rewind()
         self._retry_at_ms = None
         self._heartbeat_at_ms = 0
         return True
+
+    def _discover(self, connection: Any) -> None:
+        """Add the tables that have appeared; in the middle of a transaction, the next connection does it."""
+        split, reader = self._split, self._changes
+        assert split is not None
+        assert reader is not None
+        if not self._discovers or split.log.commit_lsn:
+            return
+        self._discovers = False
+        more = slots.add_tables(connection, self._settings, split, self.has_events)
+        for state in more.tables[len(split.tables) :]:
+            followed = self._follow(connection, state)
+            reader.add(followed)
+            self.create(state)
+        reader.passed |= more.passed
+        self._note_split()
 
     def _lost(self, error: Exception, now_ms: int) -> None:
         """Schedule a reconnect from the same position; raise if retries have failed for too long."""
@@ -345,10 +485,10 @@ class CdcReader(SourceReader[Any, CdcSplit]):
             stream.close()
         if self._failing_since_ms is None:
             self._failing_since_ms = now_ms
-            LOG.warning("table %s cannot be read, trying again: %s", self._settings.path, error)
+            LOG.warning("%s cannot be read, trying again: %s", self._settings.title, error)
         if now_ms - self._failing_since_ms > GIVE_UP_MS:
             raise OperationError(
-                f"table {self._settings.path} at {self._settings.address.shown} could not be read for "
+                f"{self._settings.title} at {self._settings.address.shown} could not be read for "
                 f"{GIVE_UP_MS // 1000} s: {error}"
             ) from error
         self._retry_at_ms = now_ms + RETRY_MS
@@ -378,30 +518,129 @@ class CdcReader(SourceReader[Any, CdcSplit]):
         except driver().Error as error:
             self._lost(error, now_ms)
 
-    # --- the output --------------------------------------------------------------------------------------------------
+    def close(self) -> None:
+        """Stop reading; the slot stays."""
+        self._end_rows()
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
 
-    def _batch(self, columns: pa.RecordBatch, kinds: bytes | None, committed_us: list[int] | None) -> Batch:
-        assert self._table is not None
+
+class RowReader(CdcReader):
+    """Emits rows with kinds, all with the same columns."""
+
+    def __init__(self, context: SourceReaderContext, settings: CdcSettings) -> None:
+        super().__init__(context, settings)
+        self._outputs: tuple[OutputColumn, ...] = ()
+        self._first: CdcTable | None = None
+        self._output = changes.RowOutput(settings.mode, settings.truncates, context.count)
+
+    def make_output(self) -> changes.RowOutput:
+        """See `CdcReader`."""
+        return self._output
+
+    def describe(self, connection: Any, state: TableState) -> CdcTable:
+        """See `CdcReader`. All tables must have the same columns."""
+        table, outputs = slots.described(connection, self._settings, state.id)
+        first = self._first
+        if first is None or first.id == table.id:
+            self._first, self._outputs = table, outputs
+        elif (table.names, table.types) != (first.names, first.types):
+            raise ConfigurationError(
+                f"tables {first.path} and {table.path} have other columns: name columns that all tables have, or read "
+                "each table by a source of its own, or read their events (PostgresEventSource)"
+            )
+        return table
+
+    def emit_rows(self, state: TableState, table: CdcTable, columns: pa.RecordBatch) -> Batch:
+        """See `CdcReader`."""
+        return self._batch(columns, None, state.id)
+
+    def emit_changes(self) -> Batch | None:
+        """See `CdcReader`."""
+        taken = self._output.take()
+        return None if taken is None else self._batch(taken[0], taken[1], None)
+
+    def _batch(
+        self, columns: pa.RecordBatch, gathered: changes.Gathered | None, table_id: events.TableId | None
+    ) -> Batch:
         arrays = []
         for output in self._outputs:
             if output.column is not None:
                 arrays.append(columns.column(output.column))
             elif output.metadata == "op_ts":
-                times = [0] * columns.num_rows if committed_us is None else [us // 1_000 for us in committed_us]
+                times = [0] * columns.num_rows if gathered is None else [us // 1_000 for us in gathered.committed_us]
                 arrays.append(pa.array(times, pa.int64()).cast(pa.timestamp("ms", "UTC")))
+            elif output.metadata == "row_kind":
+                letters = [
+                    _KINDS[kind] for kind in (gathered.kinds if gathered is not None else bytes(columns.num_rows))
+                ]
+                arrays.append(pa.array(letters, pa.string()))
+            elif output.metadata == "database_name":
+                arrays.append(pa.array([self._settings.database] * columns.num_rows, pa.string()))
             else:
-                arrays.append(pa.array([self._metadata(output.metadata)] * columns.num_rows, pa.string()))
+                place = 0 if output.metadata == "schema_name" else 1
+                names = [table_id] * columns.num_rows if gathered is None else gathered.tables
+                arrays.append(pa.array([name[place] for name in names if name is not None], pa.string()))
         batch = pa.RecordBatch.from_arrays(arrays, [field.name for field in self._outputs])
-        return ColumnBatch(batch, None, kinds if kinds is not None and any(kinds) else None)
+        kinds = None if gathered is None or not any(gathered.kinds) else bytes(gathered.kinds)
+        return ColumnBatch(batch, None, kinds)
 
-    def _metadata(self, key: str | None) -> str:
-        settings = self._settings
-        database = settings.address.shown.rpartition("/")[2]
-        return {"database_name": database, "schema_name": settings.schema, "table_name": settings.table}[key or ""]
 
-    def close(self) -> None:
-        """Stop reading; the slot stays."""
-        self._end_reading()
-        stream, self._stream = self._stream, None
-        if stream is not None:
-            stream.close()
+_NO_TIME: Final = {"op_ts": 0}
+
+
+class EventReader(CdcReader):
+    """Emits events of rows and of schemas."""
+
+    has_events = True
+
+    def __init__(self, context: SourceReaderContext, settings: CdcSettings) -> None:
+        super().__init__(context, settings)
+        self._types: dict[int, str] = {}
+        self._output = changes.EventOutput(settings.unrepresentable, self._describe_now, self._name_type)
+        self._created: dict[events.TableId, events.TableSchema] = {}
+
+    def _describe_now(self, oid: int) -> schemas.LoggedSchema | None:
+        with connect(self._settings.address) as connection:
+            return schemas.describe(connection, oid)
+
+    def _name_type(self, oid: int) -> str:
+        name = self._types.get(oid)
+        if name is None:
+            with connect(self._settings.address) as connection:
+                row = connection.execute("SELECT typname FROM pg_type WHERE oid = %s", (oid,)).fetchone()
+            name = self._types[oid] = "text" if row is None else row[0]
+        return name
+
+    def make_output(self) -> changes.EventOutput:
+        """See `CdcReader`."""
+        return self._output
+
+    def describe(self, connection: Any, state: TableState) -> CdcTable:
+        """See `CdcReader`."""
+        return slots.describe_logged(connection, self._settings, state.id, state.oid, state.logged)
+
+    def create(self, state: TableState) -> None:
+        """See `CdcReader`."""
+        if state.logged is not None:
+            self._created[state.id] = state.logged.schema
+
+    def take_created(self, max_records: int) -> Batch | None:
+        """See `CdcReader`."""
+        names = list(self._created)[:max_records]
+        return Batch([events.CreateTableEvent(name, self._created.pop(name)) for name in names]) if names else None
+
+    def adopt(self, followed: changes.FollowedTable, catalog: schemas.LoggedSchema) -> None:
+        """See `CdcReader`."""
+        self._output.adopt(followed, catalog)
+
+    def emit_rows(self, state: TableState, table: CdcTable, columns: pa.RecordBatch) -> Batch:
+        """See `CdcReader`."""
+        rows = changes.to_values(columns)
+        return Batch([events.DataChangeEvent(state.id, RowKind.INSERT, None, row, _NO_TIME) for row in rows])
+
+    def emit_changes(self) -> Batch | None:
+        """See `CdcReader`."""
+        emitted = self._output.take()
+        return Batch(emitted) if emitted else None

@@ -7,15 +7,34 @@ never reach the reader. `prepared` checks the server's settings, and creates or 
 from __future__ import annotations
 
 import logging
+import re
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from penstock.base.errors import ConfigurationError, OperationError
-from penstock.connectors.postgres.cdc import changes
-from penstock.connectors.postgres.cdc.position import CdcSplit, CdcTable, LogPosition, TablePosition, key_columns
+from penstock.base.errors import ConfigurationError, MissingPathError, OperationError
+from penstock.connectors.cdc import events
+from penstock.connectors.cdc.events import TableId
+from penstock.connectors.postgres.cdc import position, schemas
+from penstock.connectors.postgres.cdc.options import (
+    ALL,
+    ALL_TABLES,
+    COMMITTED,
+    DISABLED,
+    FILTERED,
+    INITIAL,
+    LATEST,
+    NAME,
+    SKIP,
+    SNAPSHOT,
+    CdcSettings,
+    Output,
+)
+from penstock.connectors.postgres.cdc.position import CdcTable, LogPosition, TablePosition, TableState, key_columns
 from penstock.connectors.postgres.cdc.replication import lsn_text, parse_lsn
-from penstock.connectors.postgres.client import connect, driver, quoted, quoted_path, relation
+from penstock.connectors.postgres.client import connect, driver, quoted, relation
 
 if TYPE_CHECKING:
     import psycopg
@@ -44,6 +63,11 @@ _GENERATED: Final = """
         AND (c.oid = %(oid)s OR c.oid IN (SELECT relid FROM pg_partition_tree(%(oid)s)))
     ) ORDER BY a.attnum
 """
+_TABLES: Final = """
+    SELECT c.oid, n.nspname, c.relname, c.relispartition FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p'
+    AND n.nspname NOT IN ('pg_catalog', 'pg_toast', 'information_schema') ORDER BY 2, 3
+"""
 _KINDS: Final = ("insert", "update", "delete", "truncate")
 _ALLOWED: Final = "take what it gives (publication.allow-incomplete = true)"
 
@@ -55,24 +79,47 @@ class _Published(NamedTuple):
     is_by_root: bool
 
 
-def publish(connection: psycopg.Connection[Any], settings: changes.CdcSettings, table: CdcTable) -> None:
-    """Create the publication if it is missing, and check that it covers all changes of the table.
+def publish(connection: psycopg.Connection[Any], settings: CdcSettings, tables: Sequence[CdcTable]) -> None:
+    """Create the publication if it is missing, and check that it covers all changes of the tables.
 
     Raises:
         ConfigurationError: if it does not, or if the user may not create it; the message has the statement to execute.
     """
     errors = driver().errors
     if _find(connection, settings) is None:
-        generated = _find_generated(connection, table)
+        generated = [column for table in tables for column in _find_generated(connection, table)]
         more = ", publish_generated_columns = stored" if generated else ""
+        paths = ", ".join(table.path for table in tables)
+        what = "ALL TABLES" if settings.autocreate == ALL_TABLES else f"TABLE {paths}"
         statement = (
-            f"CREATE PUBLICATION {quoted(settings.publication)} FOR TABLE {quoted_path(settings.path)} "
+            f"CREATE PUBLICATION {quoted(settings.publication)} FOR {what} "
             f"WITH (publish_via_partition_root = true{more})"
         )
+        if settings.autocreate == DISABLED:
+            raise ConfigurationError(
+                f"there is no publication {settings.publication!r}, and publication.autocreate.mode is 'disabled': "
+                f"execute {statement}"
+            )
         try:
-            connection.execute(statement)
+            connection.execute(statement.encode())
         except errors.DuplicateObject:
             pass  # another attempt was faster
+        except errors.InsufficientPrivilege as error:
+            raise ConfigurationError(f"the user may not publish {paths}: have its owner execute {statement}") from error
+    for table in tables:
+        check_publication(connection, settings, table)
+
+
+def publish_more(connection: psycopg.Connection[Any], settings: CdcSettings, table: CdcTable) -> None:
+    """Add a table to the publication, unless it has it, or may not be changed; and check it as `publish` does."""
+    errors = driver().errors
+    is_published = connection.execute(_PUBLISHED.format("1").encode(), (settings.publication, *table.id)).fetchone()
+    if is_published is None and settings.autocreate == FILTERED:
+        statement = f"ALTER PUBLICATION {quoted(settings.publication)} ADD TABLE {table.path}"
+        try:
+            connection.execute(statement.encode())
+        except errors.DuplicateObject:
+            pass
         except errors.InsufficientPrivilege as error:
             raise ConfigurationError(
                 f"the user may not publish {table.path}: have its owner execute {statement}"
@@ -80,7 +127,7 @@ def publish(connection: psycopg.Connection[Any], settings: changes.CdcSettings, 
     check_publication(connection, settings, table)
 
 
-def check_publication(connection: psycopg.Connection[Any], settings: changes.CdcSettings, table: CdcTable) -> None:
+def check_publication(connection: psycopg.Connection[Any], settings: CdcSettings, table: CdcTable) -> None:
     """Raise `ConfigurationError` if the publication omits changes of the table; it says which, and how to fix it."""
     name = settings.publication
     _refuse_children(connection, table)
@@ -94,7 +141,7 @@ def check_publication(connection: psycopg.Connection[Any], settings: changes.Cdc
     has_lists = connection.info.server_version >= _LISTS_SINCE
     entries = connection.execute(
         _PUBLISHED.format("attnames::text[], rowfilter" if has_lists else "NULL, NULL").encode(),
-        (name, settings.schema, settings.table),
+        (name, *table.id),
     ).fetchall()
     if not entries:
         raise _find_reason(connection, settings, table, publication)
@@ -114,7 +161,7 @@ def check_publication(connection: psycopg.Connection[Any], settings: changes.Cdc
                 f"never change: execute {_add_again(settings, table)}, or {_ALLOWED}"
             )
     missing = [kind for kind, has in zip(_KINDS, publication.kinds, strict=True) if not has]
-    if settings.truncates == changes.SKIP and "truncate" in missing:
+    if settings.truncates == SKIP and "truncate" in missing:
         missing.remove("truncate")
     if missing and not settings.allows_incomplete:
         raise ConfigurationError(
@@ -143,13 +190,13 @@ def _find_generated(connection: psycopg.Connection[Any], table: CdcTable) -> lis
     return [name for name, _ in rows]
 
 
-def _find(connection: psycopg.Connection[Any], settings: changes.CdcSettings) -> _Published | None:
+def _find(connection: psycopg.Connection[Any], settings: CdcSettings) -> _Published | None:
     row = connection.execute(_PUBLICATION, (settings.publication,)).fetchone()
     return None if row is None else _Published(row[:4], row[4])
 
 
 def _find_reason(
-    connection: psycopg.Connection[Any], settings: changes.CdcSettings, table: CdcTable, publication: _Published
+    connection: psycopg.Connection[Any], settings: CdcSettings, table: CdcTable, publication: _Published
 ) -> ConfigurationError:
     """Return an error that explains why no changes are published under the table's name."""
     name = settings.publication
@@ -167,11 +214,11 @@ def _find_reason(
         )
     return ConfigurationError(
         f"publication {name!r} does not have table {table.path}: execute ALTER PUBLICATION {quoted(name)} ADD TABLE "
-        f"{quoted_path(settings.path)}"
+        f"{table.path}"
     )
 
 
-def _check_columns(settings: changes.CdcSettings, table: CdcTable, published: list[str] | None) -> None:
+def _check_columns(settings: CdcSettings, table: CdcTable, published: list[str] | None) -> None:
     key = [column.name[1:-1].replace('""', '"') for column in table.key]
     missing = [name for name in dict.fromkeys((*table.names, *key)) if published is not None and name not in published]
     if missing:
@@ -181,7 +228,7 @@ def _check_columns(settings: changes.CdcSettings, table: CdcTable, published: li
         )
 
 
-def _add_again(settings: changes.CdcSettings, table: CdcTable) -> str:
+def _add_again(settings: CdcSettings, table: CdcTable) -> str:
     name = quoted(settings.publication)
     return f"ALTER PUBLICATION {name} DROP TABLE {table.path}; ALTER PUBLICATION {name} ADD TABLE {table.path}"
 
@@ -209,13 +256,44 @@ _IDENTITY: Final = """
 _BEGIN_ANEW: Final = "begin without the state of the job, with a new snapshot (scan.startup.mode = initial)"
 
 
+def _is_pattern(pair: tuple[str, str]) -> bool:
+    return any(re.escape(name).replace("\\", "") != re.escape(name) for name in pair)
+
+
+def find_tables(
+    connection: psycopg.Connection[Any], settings: CdcSettings, is_strict: bool = True
+) -> dict[TableId, int]:
+    """Return the tables to read with their OIDs, by name.
+
+    Partitions count only if they are named: with `publish_via_partition_root`, their changes come under the name of
+    their root.
+
+    Raises:
+        MissingPathError: if `is_strict` and there are none, or one is missing that is not named by a pattern.
+    """
+    tables = {}
+    for oid, schema, table, is_partition in connection.execute(_TABLES):
+        match = settings.get_match(TableId(schema, table))
+        if match is not None and (match == NAME or not is_partition):
+            tables[TableId(schema, table)] = oid
+    missing = [
+        pair
+        for pair in settings.patterns
+        if not (tables and _is_pattern(pair)) and not any(settings.is_match(pair, name) for name in tables)
+    ]
+    if missing and is_strict:
+        names = ", ".join(f"{quoted(schema)}.{quoted(table)}" for schema, table in missing)
+        raise MissingPathError(f"PostgreSQL at {settings.address.shown} has no table {names}")
+    return tables
+
+
 def described(
-    connection: psycopg.Connection[Any], settings: changes.CdcSettings
-) -> tuple[CdcTable, tuple[changes.Output, ...]]:
-    """Return the table with the columns to read, and the output columns with their types."""
-    table_relation = relation(connection, settings.path)
+    connection: psycopg.Connection[Any], settings: CdcSettings, table_id: TableId
+) -> tuple[CdcTable, tuple[Output, ...]]:
+    """Return a table with the columns to read, and the output columns with their types."""
+    table_relation = relation(connection, _path(table_id))
     outputs = settings.outputs or tuple(
-        changes.Output(column.name, column.name) for column in table_relation.columns if not column.is_generated
+        Output(column.name, column.name) for column in table_relation.columns if not column.is_generated
     )
     names = list(dict.fromkeys(output.column for output in outputs if output.column is not None))
     computed = [name for name in names if table_relation.column(name).is_generated]
@@ -240,33 +318,116 @@ def described(
         tuple(types),
         key_columns(connection, table_relation),
         settings.unrepresentable,
+        table_id,
     )
     return table, outputs
 
 
-def prepared(settings: changes.CdcSettings) -> CdcSplit:
+def describe_logged(
+    connection: psycopg.Connection[Any],
+    settings: CdcSettings,
+    table_id: TableId,
+    oid: int,
+    logged: schemas.LoggedSchema | None,
+) -> CdcTable:
+    """Return a table of a source of events, with the columns of a schema; None: with those of the catalog."""
+    if logged is None:
+        logged = schemas.describe(connection, oid)
+    schema = events.TableSchema(()) if logged is None else logged.schema
+    try:
+        key = key_columns(connection, relation(connection, _path(table_id)))
+    except MissingPathError:  # it is gone, and the log still has its changes
+        key = ()
+    types = tuple(column.type for column in schema.columns)
+    return CdcTable(
+        settings.address, _path(table_id), oid, schema.names, types, key, settings.unrepresentable, table_id
+    )
+
+
+def describe_locked(connection: psycopg.Connection[Any], table: CdcTable) -> schemas.LoggedSchema | None:
+    """Return the schema of a table that no transaction is about to change."""
+    connection.execute("BEGIN")
+    connection.execute(f"LOCK TABLE {table.path} IN ACCESS SHARE MODE".encode())
+    logged = schemas.describe(connection, table.oid)
+    connection.execute("COMMIT")
+    return logged
+
+
+def _path(table_id: TableId) -> str:
+    return f"{quoted(table_id.schema)}.{quoted(table_id.table)}"
+
+
+def prepared(settings: CdcSettings, has_events: bool = False) -> position.LogSplit:
     """Prepare the server, and return the split to start from.
 
     Raises:
-        ConfigurationError: if the server or the table is not set up for CDC; the message has the statement to execute.
+        ConfigurationError: if the server or a table is not set up for CDC; the message has the statement to execute.
     """
     with connect(settings.address) as connection:
-        table, _ = described(connection, settings)
-        if settings.startup in (changes.INITIAL, changes.SNAPSHOT) and not table.key:
-            raise ConfigurationError(
-                f"table {table.path} has no primary key, so its rows cannot be read in an order: give it one, or read "
-                "its changes alone (scan.startup.mode = latest-offset)"
-            )
-        if settings.startup == changes.SNAPSHOT:
-            return CdcSplit(TablePosition())
+        tables = [_check_table(connection, settings, name, has_events) for name in find_tables(connection, settings)]
+        if settings.startup == SNAPSHOT:
+            return position.LogSplit(_begin(connection, settings, tables, has_events), LogPosition(0))
         _check_server(connection, settings)
-        _check_identity(connection, settings, table)
-        publish(connection, settings, table)
+        for table in tables:
+            _check_identity(connection, settings, table, has_events)
+        publish(connection, settings, tables)
         lsn = _start_lsn(connection, settings)
-        return CdcSplit(TablePosition() if settings.startup == changes.INITIAL else None, LogPosition(lsn))
+        return position.LogSplit(_begin(connection, settings, tables, has_events), LogPosition(lsn))
 
 
-def _check_server(connection: psycopg.Connection[Any], settings: changes.CdcSettings) -> None:
+def _check_table(
+    connection: psycopg.Connection[Any], settings: CdcSettings, table_id: TableId, has_events: bool
+) -> CdcTable:
+    table, _ = described(connection, replace(settings, outputs=()) if has_events else settings, table_id)
+    if settings.startup in (INITIAL, SNAPSHOT) and not table.key:
+        raise ConfigurationError(
+            f"table {table.path} has no primary key, so its rows cannot be read in an order: give it one, or read "
+            "its changes alone (scan.startup.mode = latest-offset)"
+        )
+    return table
+
+
+def _begin(
+    connection: psycopg.Connection[Any], settings: CdcSettings, tables: Sequence[CdcTable], has_events: bool
+) -> tuple[TableState, ...]:
+    has_rows = settings.startup in (INITIAL, SNAPSHOT)
+    return tuple(
+        TableState(
+            table.id,
+            table.oid,
+            TablePosition().closed() if has_rows else None,
+            describe_locked(connection, table) if has_events and has_rows else None,
+        )
+        for table in tables
+    )
+
+
+def add_tables(
+    connection: psycopg.Connection[Any], settings: CdcSettings, split: position.LogSplit, has_events: bool
+) -> position.LogSplit:
+    """Return the split with the tables that have appeared since, and publish their changes.
+
+    A transaction that has changed rows of a table before it was published, and ends after that, is not in the log as a
+    whole. So the snapshots of these rows must see all transactions that are open now.
+    """
+    known = {state.id for state in split.tables}
+    names = [name for name in find_tables(connection, settings, False) if name not in known]
+    if not names:
+        return split
+    tables = [_check_table(connection, settings, name, has_events) for name in names]
+    for table in tables:
+        _check_identity(connection, settings, table, has_events)
+        publish_more(connection, settings, table)
+        LOG.info("table %s is new: reading its rows while the log goes on", table.path)
+    row = connection.execute("SELECT pg_current_snapshot()::text").fetchone()
+    assert row is not None
+    running = position.Snapshot.parse(row[0], 0).running
+    states = _begin(connection, settings, tables, has_events)
+    passed = split.passed | {xid % (1 << 32) for xid in running}
+    return replace(split, tables=(*split.tables, *states), passed=passed)
+
+
+def _check_server(connection: psycopg.Connection[Any], settings: CdcSettings) -> None:
     level = connection.execute("SHOW wal_level").fetchone()
     if level != ("logical",):
         raise ConfigurationError(
@@ -275,8 +436,12 @@ def _check_server(connection: psycopg.Connection[Any], settings: changes.CdcSett
         )
 
 
-def _check_identity(connection: psycopg.Connection[Any], settings: changes.CdcSettings, table: CdcTable) -> None:
-    if settings.mode != changes.ALL:
+def _check_identity(
+    connection: psycopg.Connection[Any], settings: CdcSettings, table: CdcTable, has_events: bool
+) -> None:
+    if has_events:
+        return
+    if settings.mode != ALL:
         if not table.key:
             raise ConfigurationError(f"changelog mode 'upsert' needs a primary key, which {table.path} does not have")
         return
@@ -289,10 +454,10 @@ def _check_identity(connection: psycopg.Connection[Any], settings: changes.CdcSe
         )
 
 
-def _start_lsn(connection: psycopg.Connection[Any], settings: changes.CdcSettings) -> int:
+def _start_lsn(connection: psycopg.Connection[Any], settings: CdcSettings) -> int:
     slot = settings.slot
     row = connection.execute(_SLOT, (slot,)).fetchone()
-    if row is None and settings.startup == changes.COMMITTED:
+    if row is None and settings.startup == COMMITTED:
         raise ConfigurationError(
             f"there is no slot {slot!r} whose changes could be read: use scan.startup.mode = initial or latest-offset"
         )
@@ -300,7 +465,7 @@ def _start_lsn(connection: psycopg.Connection[Any], settings: changes.CdcSetting
         _make_slot(connection, slot)
         row = connection.execute(_SLOT, (slot,)).fetchone()
     confirmed = checked_slot(row, settings)
-    if settings.startup != changes.LATEST:
+    if settings.startup != LATEST:
         return confirmed
     return max(confirmed, end_of_log(connection))
 
@@ -331,7 +496,7 @@ def _make_slot(connection: psycopg.Connection[Any], slot: str) -> None:
         ) from error
 
 
-def checked_slot(row: Any, settings: changes.CdcSettings, position: int | None = None) -> int:
+def checked_slot(row: Any, settings: CdcSettings, position: int | None = None) -> int:
     """Return the position up to which the server may have discarded the log.
 
     Raises:
@@ -358,6 +523,6 @@ def checked_slot(row: Any, settings: changes.CdcSettings, position: int | None =
     return parse_lsn(confirmed)
 
 
-def check_slot(connection: psycopg.Connection[Any], settings: changes.CdcSettings, position: int) -> None:
+def check_slot(connection: psycopg.Connection[Any], settings: CdcSettings, position: int) -> None:
     """Read the slot from the catalog and check it, see `checked_slot`."""
     checked_slot(connection.execute(_SLOT, (settings.slot,)).fetchone(), settings, position)

@@ -1,16 +1,14 @@
-"""`PostgresSource`: reads a table and its changes as rows with row kinds."""
+"""`PostgresSource` and `PostgresEventSource`: read tables and their changes, as rows with kinds, or as events."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
 from penstock.base.errors import ConfigurationError, UnsupportedError
-from penstock.connectors.postgres.cdc import changes
-from penstock.connectors.postgres.cdc.position import CdcSplit
-from penstock.connectors.postgres.cdc.reader import CdcReader
-from penstock.connectors.postgres.cdc.slots import prepared
+from penstock.connectors.postgres.cdc import options as cdc
+from penstock.connectors.postgres.cdc.enumerator import CdcEnumerator
+from penstock.connectors.postgres.cdc.reader import EventReader, RowReader
 from penstock.connectors.postgres.client import Address, driver
 from penstock.connectors.postgres.text_columns import FAIL as UNREPRESENTABLE_FAIL
 from penstock.runtime import connector
@@ -18,7 +16,7 @@ from penstock.runtime import connector
 PORT = 5432
 
 
-class PostgresSource(connector.Source[Any, CdcSplit]):
+class PostgresSource(connector.Source[Any, Any]):
     """Reads a PostgreSQL table and then its changes; built by `PostgresSourceBuilder`.
 
     Records are named rows with row kinds. A single subtask reads the table, so the changes of a row stay in order. They
@@ -27,72 +25,67 @@ class PostgresSource(connector.Source[Any, CdcSplit]):
     `penstock.connectors.postgres.cdc` describes the guarantees and the reasons for them.
     """
 
-    def __init__(self, settings: changes.CdcSettings) -> None:
+    def __init__(self, settings: cdc.CdcSettings) -> None:
         self.settings = settings
 
     @property
     def boundedness(self) -> connector.Boundedness:
         """Bounded if only the table is read."""
-        is_bounded = self.settings.startup == changes.SNAPSHOT
+        is_bounded = self.settings.startup == cdc.SNAPSHOT
         return connector.Boundedness.BOUNDED if is_bounded else connector.Boundedness.CONTINUOUS_UNBOUNDED
 
     def create_enumerator(
-        self, context: connector.SplitEnumeratorContext[CdcSplit], restored: Any | None
-    ) -> connector.SplitEnumerator[CdcSplit]:
+        self, context: connector.SplitEnumeratorContext[Any], restored: Any | None
+    ) -> connector.SplitEnumerator[Any]:
         """See `Source`."""
         return CdcEnumerator(context, self.settings, restored)
 
-    def create_reader(self, context: connector.SourceReaderContext) -> connector.SourceReader[Any, CdcSplit]:
+    def create_reader(self, context: connector.SourceReaderContext) -> connector.SourceReader[Any, Any]:
         """See `Source`."""
-        return CdcReader(context, self.settings)
+        return RowReader(context, self.settings)
 
 
-class CdcEnumerator(connector.SplitEnumerator[CdcSplit]):
-    """Prepares the server, and assigns the only split."""
+class PostgresEventSource(connector.Source[Any, Any]):
+    r"""Reads tables and their changes as the events of `penstock.connectors.cdc.events`.
 
-    def __init__(
-        self,
-        context: connector.SplitEnumeratorContext[CdcSplit],
-        settings: changes.CdcSettings,
-        restored: list[CdcSplit] | None,
-    ) -> None:
-        self._context = context
-        self._settings = settings
-        self._splits = restored
-        self._waiting: list[int] = []
+    A table's `CreateTableEvent` comes before its first row, and once more from each reader that has rows of it. The
+    rows of the snapshot are inserts, and their `op_ts` is 0.
 
-    def start(self) -> None:
-        """Prepare the server, unless the state was restored."""
-        if self._splits is None:
-            self._context.call_async(lambda: prepared(self._settings), self._on_prepared)
+    Args:
+        settings: which tables to read, and how; `make_settings` makes them from texts. The changelog mode does not
+            matter: an event has the row before a change if the log has it, which REPLICA IDENTITY FULL ensures.
 
-    def _on_prepared(self, split: CdcSplit | None, error: BaseException | None) -> None:
-        if error is not None:
-            raise error
-        assert split is not None
-        self._splits = [split]
-        waiting, self._waiting = self._waiting, []
-        for subtask_index in waiting:
-            self.handle_split_request(subtask_index)
+    Raises:
+        ConfigurationError: if psycopg is not installed.
 
-    def handle_split_request(self, subtask_index: int) -> None:
-        """See `SplitEnumerator`."""
-        if self._splits is None:
-            self._waiting.append(subtask_index)
-        elif self._splits:
-            self._context.assign_split(self._splits.pop(), subtask_index)
-        else:
-            self._context.signal_no_more_splits(subtask_index)
+    Examples:
+        >>> from penstock.datastream.connectors.postgres_cdc import PostgresEventSource, make_settings
+        >>> source = PostgresEventSource(make_settings("localhost", "shop", r"shop.public.order_\.*", "orders"))
+        >>> source.boundedness.name
+        'CONTINUOUS_UNBOUNDED'
+    """
 
-    def add_splits_back(self, splits: Sequence[CdcSplit], subtask_index: int) -> None:
-        """See `SplitEnumerator`."""
-        self._waiting = [other for other in self._waiting if other != subtask_index]
-        if splits:
-            self._splits = list(splits)
+    restarts_by_reader = False
 
-    def snapshot_state(self, checkpoint_id: int) -> list[CdcSplit] | None:
-        """Return the split, unless it is assigned to a reader; None if it is not known yet."""
-        return None if self._splits is None else list(self._splits)
+    def __init__(self, settings: cdc.CdcSettings) -> None:
+        driver()
+        self.settings = settings
+
+    @property
+    def boundedness(self) -> connector.Boundedness:
+        """Bounded if only the tables are read."""
+        is_bounded = self.settings.startup == cdc.SNAPSHOT
+        return connector.Boundedness.BOUNDED if is_bounded else connector.Boundedness.CONTINUOUS_UNBOUNDED
+
+    def create_enumerator(
+        self, context: connector.SplitEnumeratorContext[Any], restored: Any | None
+    ) -> connector.SplitEnumerator[Any]:
+        """See `Source`."""
+        return CdcEnumerator(context, self.settings, restored, has_events=True)
+
+    def create_reader(self, context: connector.SourceReaderContext) -> connector.SourceReader[Any, Any]:
+        """See `Source`."""
+        return EventReader(context, self.settings)
 
 
 class PostgresSourceBuilder:
@@ -104,19 +97,21 @@ class PostgresSourceBuilder:
         self._database: str | None = None
         self._username: str | None = None
         self._password: str | None = None
-        self._schema = "public"
-        self._table: str | None = None
+        self._schemas: tuple[str, ...] = ("public",)
+        self._tables: tuple[str, ...] = ()
         self._slot = ""
         self._publication: str | None = None
         self._allows_incomplete = False
         self._unrepresentable = UNREPRESENTABLE_FAIL
-        self._startup = changes.INITIAL
-        self._mode = changes.ALL
-        self._truncates = changes.FAIL
+        self._autocreate = cdc.FILTERED
+        self._adds_tables = False
+        self._startup = cdc.INITIAL
+        self._mode = cdc.ALL
+        self._truncates = cdc.FAIL
         self._columns: tuple[str, ...] = ()
-        self._chunk_size = changes.CHUNK_SIZE
-        self._heartbeat_ms = changes.HEARTBEAT_MS
-        self._confirm_delay = changes.CONFIRM_DELAY
+        self._chunk_size = cdc.CHUNK_SIZE
+        self._heartbeat_ms = cdc.HEARTBEAT_MS
+        self._confirm_delay = cdc.CONFIRM_DELAY
 
     def hostname(self, hostname: str) -> PostgresSourceBuilder:
         """Set the server's host."""
@@ -144,18 +139,20 @@ class PostgresSourceBuilder:
         return self
 
     def schema_list(self, *schemas: str) -> PostgresSourceBuilder:
-        """Set the table's schema; `public` by default. Only one is allowed."""
-        if len(schemas) != 1:
-            raise UnsupportedError("a source reads one table: make a source for each")
-        (self._schema,) = schemas
+        """Set the schemas of tables that are named without one; `public` by default. Regular expressions are allowed.
+
+        As in `table_list`, each matches a whole name.
+        """
+        self._schemas = schemas
         return self
 
     def table_list(self, *tables: str) -> PostgresSourceBuilder:
-        """Set the table: `schema.table`, or only the name. One is allowed; for a partitioned table, name its root."""
-        if len(tables) != 1:
-            raise UnsupportedError("a source reads one table: make a source for each")
-        schema, _, self._table = tables[0].rpartition(".")
-        self._schema = schema or self._schema
+        r"""Set the tables: `schema.table`, or only the name; for a partitioned table, name its root.
+
+        Each part may be a regular expression that matches a whole name. A dot in it is written with a backslash:
+        `public.order_\.*`. All tables must have the columns that are read, with the same types.
+        """
+        self._tables = tables
         return self
 
     def column_list(self, *columns: str) -> PostgresSourceBuilder:
@@ -183,6 +180,22 @@ class PostgresSourceBuilder:
         The snapshot includes all rows of the table regardless.
         """
         self._allows_incomplete = is_allowed
+        return self
+
+    def publication_autocreate_mode(self, mode: str) -> PostgresSourceBuilder:
+        """Set which tables a missing publication gets: `filtered` (default): those that are read; or `all_tables`.
+
+        With `disabled` the job makes no publication, and fails if there is none.
+        """
+        self._autocreate = mode
+        return self
+
+    def scan_newly_added_table_enabled(self, is_enabled: bool = True) -> PostgresSourceBuilder:
+        """Set whether a job that starts from a savepoint, or recovers, reads tables that have appeared since.
+
+        It adds them to the publication, and reads their rows while the log goes on; by default it ignores them.
+        """
+        self._adds_tables = is_enabled
         return self
 
     def decoding_plugin_name(self, name: str) -> PostgresSourceBuilder:
@@ -233,24 +246,35 @@ class PostgresSourceBuilder:
             ConfigurationError: if a setting is missing or has an invalid value.
         """
         driver()
-        if self._hostname is None or self._database is None or self._table is None:
+        if self._hostname is None or self._database is None or not self._tables:
             raise ConfigurationError("a PostgresSource needs hostname(), database() and table_list()")
         url = f"postgresql://{self._hostname}:{self._port}/{quote(self._database)}"
+        pairs = tuple(
+            dict.fromkeys(
+                pair
+                for table in self._tables
+                for schema in self._schemas
+                for pair in cdc.parse_tables(table, self._database, schema)
+            )
+        )
         return PostgresSource(
-            changes.CdcSettings(
+            cdc.CdcSettings(
                 address=Address(url, self._username, self._password),
-                schema=self._schema,
-                table=self._table,
+                schema=pairs[0][0],
+                table=pairs[0][1],
+                tables=pairs,
                 slot=self._slot,
                 publication=self._publication or f"{self._slot}_publication",
                 startup=self._startup,
                 mode=self._mode,
                 truncates=self._truncates,
-                outputs=tuple(changes.Output(name, name) for name in self._columns),
+                outputs=tuple(cdc.Output(name, name) for name in self._columns),
                 chunk_size=self._chunk_size,
                 heartbeat_ms=self._heartbeat_ms,
                 confirm_delay=self._confirm_delay,
                 allows_incomplete=self._allows_incomplete,
                 unrepresentable=self._unrepresentable,
+                autocreate=self._autocreate,
+                adds_tables=self._adds_tables,
             )
         )
