@@ -188,6 +188,8 @@ class _HybridEnumerator(connector.SplitEnumerator[HybridSplit]):
 class _ForOneEnumerator:
     """The context of one source's enumerator; its calls have no effect once the next source has started."""
 
+    receives_source_events = False
+
     def __init__(self, host: _HybridEnumerator, number: int) -> None:
         self._host = host
         self._number = number
@@ -343,6 +345,9 @@ class _ForOneReader:
     def request_split(self) -> None:
         if not self.has_ended:
             self._context.request_split()
+
+    def send_source_event(self, event: Any) -> None:
+        raise ContractError("sources of a HybridSource send no events to their enumerators")
 
     def open_split(self, split_id: str) -> None:
         self._open[split_id] = None

@@ -100,6 +100,17 @@ class SourceReaderContext(Protocol):
         """Request a split from the enumerator, which answers with `add_splits` or `no_more_splits`."""
         ...
 
+    def send_source_event(self, event: Any) -> None:
+        """Send a picklable event to the enumerator's `handle_source_event`, in order with the requests for splits.
+
+        An event that is sent between the snapshots of the enumerator and of the reader is in neither, and lost if they
+        are restored: keep what it says in a split until the enumerator has answered with a split of its own.
+
+        Raises:
+            ContractError: where `SplitEnumeratorContext.receives_source_events` is False.
+        """
+        ...
+
     def count(self, name: str, increment: int = 1) -> None:
         """Add to a counter of this operator's metrics (for example records skipped)."""
         ...
@@ -202,6 +213,11 @@ class SplitEnumeratorContext(Protocol[SplitT_contra]):
     @property
     def parallelism(self) -> int: ...
 
+    @property
+    def receives_source_events(self) -> bool:
+        """Whether readers can send events: in STREAMING. In BATCH and MICRO_BATCH, splits are assigned up front."""
+        ...
+
     def assign_split(self, split: SplitT_contra, subtask_index: int) -> None:
         """Assign a split to a reader. The split must be picklable.
 
@@ -241,6 +257,13 @@ class SplitEnumerator(ABC, Generic[SplitT]):
     @abstractmethod
     def handle_split_request(self, subtask_index: int) -> None:
         """Handle a reader's request for a split."""
+
+    def handle_source_event(self, subtask_index: int, event: Any) -> None:
+        """Handle an event that a reader has sent. By default, raise: the enumerator expects none."""
+        raise ContractError(
+            f"{type(self).__name__} received the event {event!r} from the reader of subtask {subtask_index}, and does "
+            "not implement handle_source_event"
+        )
 
     @abstractmethod
     def add_splits_back(self, splits: Sequence[SplitT], subtask_index: int) -> None:

@@ -370,6 +370,14 @@ class RequestSplit(msgspec.Struct, frozen=True, tag=True):
     operator_id: str
 
 
+class SourceEvent(msgspec.Struct, frozen=True, tag=True):
+    """A source reader sends an event, pickled, to its enumerator."""
+
+    execution: ExecutionId
+    operator_id: str
+    data: bytes
+
+
 class ReportWatermark(msgspec.Struct, frozen=True, tag=True):
     """The watermark (ms) of a subtask of an aligned source; the end of time if no source should wait for it."""
 
@@ -521,6 +529,7 @@ ToMaster: TypeAlias = (
     | AcknowledgeCheckpoint
     | DeclineCheckpoint
     | RequestSplit
+    | SourceEvent
     | ReportWatermark
     | ClientOutput
     | TaskMetrics
@@ -535,6 +544,7 @@ FromWorker: TypeAlias = (
     | AcknowledgeCheckpoint
     | DeclineCheckpoint
     | RequestSplit
+    | SourceEvent
     | ReportWatermark
     | ClientOutput
     | TaskMetrics

@@ -102,7 +102,7 @@ class Following(SourceRun):
         self.target = Target()
 
     def step(self, at_once: int = 1_000) -> int:
-        """Poll each reader once; how many events came."""
+        """Poll each reader once; how many changes of rows came."""
         count = 0
         for index in range(self.parallelism):
             if index in self.ended:
@@ -114,7 +114,7 @@ class Following(SourceRun):
                 time.sleep(0.002)
             for event in self.values[index][before:]:
                 self.target.apply(event)
-                count += 1
+                count += isinstance(event, events.DataChangeEvent)
         return count
 
     def follow(self, wanted: Callable[[], bool], at_once: int = 1_000) -> None:

@@ -295,6 +295,9 @@ class ReaderContext:
     def request_split(self) -> None:
         pass
 
+    def send_source_event(self, event: Any) -> None:
+        pass
+
     def open_split(self, split_id: str) -> None:
         pass
 

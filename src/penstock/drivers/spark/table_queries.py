@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from penstock.base.errors import ContractError
 from penstock.codecs.pickling import loads_named
 from penstock.drivers.event_loop import SystemClock
 from penstock.runtime.batch.exchange import enumerate_splits
@@ -281,6 +282,9 @@ class _Context:
 
     def request_split(self) -> None:
         pass
+
+    def send_source_event(self, event: Any) -> None:
+        raise ContractError("splits that are assigned from the start need no events")
 
     def count(self, name: str, increment: int = 1) -> None:
         pass

@@ -388,6 +388,8 @@ class SplitDealer:
     at once; calls with a delay run at the start of the next epoch.
     """
 
+    receives_source_events = False
+
     def __init__(self, source: Source[Any, Any], parallelism: int, restored: StateFile | None) -> None:
         self.parallelism = parallelism
         self.no_more = [False] * parallelism

@@ -327,6 +327,8 @@ class JobMaster:
             self._on_channel_state_recovered(message)
         elif isinstance(message, protocol.RequestSplit):
             self._sources.on_request(message)
+        elif isinstance(message, protocol.SourceEvent):
+            self._sources.on_event(message)
         elif isinstance(message, protocol.ReportWatermark):
             self._tasks.on_watermark(message)
         elif isinstance(message, protocol.ClientOutput):

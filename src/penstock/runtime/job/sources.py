@@ -48,6 +48,8 @@ T = TypeVar("T")
 class SourceCoordinator:
     """One source's enumerator, created again, from a snapshot or from the beginning, at every (re)start of the job."""
 
+    receives_source_events = True
+
     def __init__(
         self,
         operator_id: str,
@@ -99,6 +101,11 @@ class SourceCoordinator:
         """Handle a reader's request for a split."""
         if self._enumerator is not None:
             self._guard(lambda enumerator: enumerator.handle_split_request(subtask))
+
+    def handle_event(self, subtask: int, data: bytes) -> None:
+        """Handle an event of a reader."""
+        event = loads_named(data, f"an event of a reader of {self._what}")
+        self._guard(lambda enumerator: enumerator.handle_source_event(subtask, event))
 
     def reset_reader(self, subtask: int, checkpoint_id: int) -> None:
         """Restart a reader alone, from a checkpoint: the enumerator takes back the splits assigned to it since then.
@@ -231,6 +238,11 @@ class JobSources:
         """Handle a reader's request for a split."""
         if self._graph.find(message.execution) is not None and message.operator_id in self.coordinators:
             self.coordinators[message.operator_id].handle_request(message.execution.subtask)
+
+    def on_event(self, message: protocol.SourceEvent) -> None:
+        """Handle an event that a reader has sent."""
+        if self._graph.find(message.execution) is not None and message.operator_id in self.coordinators:
+            self.coordinators[message.operator_id].handle_event(message.execution.subtask, message.data)
 
     def close(self) -> None:
         """Close all enumerators."""

@@ -189,6 +189,15 @@ class _ReaderContext:
     def request_split(self) -> None:
         self._context.request_split()
 
+    def send_source_event(self, event: Any) -> None:
+        send = self._context.send_source_event
+        if send is None:
+            raise ContractError(
+                "a source reader can send events to its enumerator in STREAMING alone: ask the enumerator's context "
+                "(receives_source_events)"
+            )
+        send(dumps_named(event, "an event of a source reader"))
+
     def count(self, name: str, increment: int = 1) -> None:
         self._context.count(name, increment)
 

@@ -55,6 +55,8 @@ class OperatorContext:
     auto_watermark_interval_ms: int = 200
     #: reports the watermark (ms) of an aligned source to the job master; None without alignment
     report_watermark: Callable[[int], None] | None = None
+    #: sends a pickled event of a source reader to its enumerator; None where the enumerator is gone
+    send_source_event: Callable[[bytes], None] | None = None
     #: Whether the operator sees its keys one after another, each to its end (`runtime.batch`).
     is_batch: bool = False
     job_parameters: Mapping[str, str] = field(default_factory=dict)

@@ -21,7 +21,14 @@ from penstock.runtime.operators.base import StreamOperator
 from penstock.runtime.operators.connector import SourceOperator
 from penstock.runtime.operators.function_context import TIMERS_AFTER_END_MAX, OperatorContext
 from penstock.runtime.ports import Clock, Coroutines, KeyedBackends
-from penstock.runtime.protocol import ClientOutput, DeployTask, OperatorFigures, ReportWatermark, RequestSplit
+from penstock.runtime.protocol import (
+    ClientOutput,
+    DeployTask,
+    OperatorFigures,
+    ReportWatermark,
+    RequestSplit,
+    SourceEvent,
+)
 from penstock.runtime.records import MIN_TIMESTAMP, Batch, Watermark, WatermarkStatus
 from penstock.runtime.task.channels.result_partition import Partitioner, ResultPartition
 from penstock.state.operator_state import OperatorStateBackend
@@ -503,6 +510,7 @@ def operator_context(
         timers_after_end_max=program.timers_after_end_max,
         auto_watermark_interval_ms=settings.auto_watermark_interval_ms,
         report_watermark=lambda ms: tell(ReportWatermark(execution, operator_id, ms)),
+        send_source_event=lambda data: tell(SourceEvent(execution, operator_id, data)),
         coroutines=coroutines,
         state_latency=StateLatency(*settings.state_latency, clock.steady_ns) if settings.state_latency else None,
     )

@@ -30,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.config_options import ConfigOption, ConfigOptions
-from penstock.base.errors import ConfigurationError, UnsupportedError
+from penstock.base.errors import ConfigurationError, ContractError, UnsupportedError
 from penstock.base.secrets import remember
 from penstock.codecs.arrow_columns import exact_cast
 from penstock.connectors.collection import ColumnsSource
@@ -161,6 +161,7 @@ class _Alone:
 
     subtask_index = 0
     parallelism = 1
+    receives_source_events = False
 
     def __init__(self) -> None:
         self.splits: list[Any] = []
@@ -173,6 +174,9 @@ class _Alone:
 
     def request_split(self) -> None:
         self.requests += 1
+
+    def send_source_event(self, event: Any) -> None:
+        raise ContractError("a table that is cached reads splits that are known from the start, without events")
 
     def count(self, name: str, increment: int = 1) -> None:
         """Do nothing: metrics of a cached table are not reported."""

@@ -18,6 +18,8 @@ class EnumeratorHost:
         what: the source's name in errors.
     """
 
+    receives_source_events = True
+
     def __init__(self, parallelism: int = 1, what: str = "the source") -> None:
         self.parallelism = parallelism
         self._what = what
@@ -76,6 +78,8 @@ class ReaderHost:
         self.now = 0
         #: split requests that have not reached the enumerator
         self.requests = 0
+        #: pickled events that have not reached the enumerator
+        self.events: list[bytes] = []
         self.counts: dict[str, int] = {}
         self.gauges: dict[str, Callable[[], int | float]] = {}
         #: records of side outputs: (tag, value)
@@ -91,6 +95,10 @@ class ReaderHost:
     def request_split(self) -> None:
         """Count the request."""
         self.requests += 1
+
+    def send_source_event(self, event: Any) -> None:
+        """Queue the event, pickled."""
+        self.events.append(dumps_named(event, "an event of a reader"))
 
     def count(self, name: str, increment: int = 1) -> None:
         """Count."""

@@ -152,7 +152,7 @@ class SourceRun:
 
     def _start_reader(self, index: int, restored: Sequence[Any]) -> None:
         host = self.hosts[index]
-        host.requests, host.open_splits = 0, []
+        host.requests, host.events, host.open_splits = 0, [], []
         reader = self.source.create_reader(host)
         self.readers[index : index + 1] = [reader]
         if restored:
@@ -301,6 +301,11 @@ class SourceRun:
 
     def _message(self) -> bool:
         for index, host in enumerate(self.hosts):
+            if host.events:
+                event = loads_named(host.events.pop(0), "an event of a reader")
+                self.steps.note(f"the enumerator hears from subtask {index}: {short_repr(event)}")
+                self.enumerator.handle_source_event(index, event)
+                return True
             if host.requests:
                 host.requests -= 1
                 self._asked[index] = True

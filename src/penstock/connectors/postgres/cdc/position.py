@@ -120,6 +120,16 @@ class TablePosition:
         rest = () if last is None or last == end else (KeyRange(end, None),)
         return TablePosition((*read, *rest, *self.ranges[index + 1 :]))
 
+    def followed_by(self, other: TablePosition) -> TablePosition:
+        """Return the position that also has the ranges behind this one's."""
+        position = self
+        for key_range in other.ranges:
+            if key_range.snapshot is None:
+                position = TablePosition((*position.ranges, key_range))
+            else:
+                position = position.through(key_range.last, key_range.snapshot)
+        return position
+
     def forget(self, xid: int) -> TablePosition:
         """Return the position without the ranges whose snapshots have seen a transaction: they are to be read again."""
         return TablePosition(

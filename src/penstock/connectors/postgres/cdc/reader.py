@@ -87,6 +87,10 @@ class CdcReader(SourceReader[Any, Any]):
         self._chunks: deque[ChunkSplit] = deque()
         self._reported: list[ChunkSplit] = []
         self._heard: set[tuple[int, int]] = set()
+        self._heard_by: dict[int, frozenset[tuple[int, int]]] = {}
+        self._is_told = True
+        self._tables: dict[int, CdcTable | None] = {}
+        self._idle: list[Any] = []
         self._split: LogSplit | None = None
         self._is_asked = self._is_last = False
         self._rows: _RowsOfTable | None = None
@@ -150,12 +154,16 @@ class CdcReader(SourceReader[Any, Any]):
 
     def add_splits(self, splits: Sequence[Any]) -> None:
         """See `SourceReader`. There are splits of the log, of earlier versions too, and of chunks."""
-        self._is_asked = False
         for split in splits:
             if isinstance(split, Heard):
                 self._heard |= {*split.chunks}
+                continue
+            self._is_asked = False
+            if isinstance(split, ChunkSplit) and split.is_finished:
+                self._reported.append(split)
+                self._is_told = False
             elif isinstance(split, ChunkSplit):
-                (self._reported if split.is_finished else self._chunks).append(split)
+                self._chunks.append(split)
             elif isinstance(split, CdcSplit):
                 position = None if split.table is None else split.table.closed()
                 name = events.TableId(self._settings.schema, self._settings.table)
@@ -173,8 +181,8 @@ class CdcReader(SourceReader[Any, Any]):
         self._is_last = True
 
     def snapshot_state(self, checkpoint_id: int) -> list[Any]:
-        """See `SourceReader`. Finished chunks stay until the enumerator has heard of them."""
-        self._reported = [s for s in self._reported if (s.table.oid, s.number) not in self._heard]
+        """See `SourceReader`. Finished chunks stay until a checkpoint has that the enumerator has heard of them."""
+        self._heard_by[checkpoint_id] = frozenset(self._heard)
         splits: list[Any] = [*self._chunks, *self._reported]
         if self._split is not None:
             self._pending[checkpoint_id] = self._split.log.lsn
@@ -183,6 +191,10 @@ class CdcReader(SourceReader[Any, Any]):
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """Let the server discard the log up to an earlier checkpoint, `confirm_delay` checkpoints back."""
+        heard = self._heard_by.pop(checkpoint_id, frozenset())
+        self._heard_by = {other: chunks for other, chunks in self._heard_by.items() if other > checkpoint_id}
+        self._reported = [split for split in self._reported if (split.table.oid, split.number) not in heard]
+        self._heard -= heard
         for known in [pending_id for pending_id in self._pending if pending_id <= checkpoint_id]:
             self._complete.append(self._pending.pop(known))
         while len(self._complete) > self._settings.confirm_delay:
@@ -191,6 +203,10 @@ class CdcReader(SourceReader[Any, Any]):
 
     def poll_next(self, max_records: int) -> Batch | InputStatus:
         """See `SourceReader`."""
+        if not self._is_told:
+            self._is_told = True
+            known = self._heard
+            self._context.send_source_event([s for s in self._reported if (s.table.oid, s.number) not in known])
         if self._chunks:
             return self._poll_chunk(max_records)
         split = self._split
@@ -221,7 +237,50 @@ class CdcReader(SourceReader[Any, Any]):
 
     def _poll_chunk(self, max_records: int) -> Batch | InputStatus:
         split = self._chunks[0]
-        raise NotImplementedError(split, max_records)
+        state = split.table
+        if state.oid not in self._tables:
+            self._tables[state.oid] = None
+            self.create(state)
+        created = self.take_created(max_records)
+        if created is not None:
+            return created
+        position = state.position
+        assert position is not None
+        bounds = position.find_unread()
+        assert bounds is not None
+        after = bounds[0] if len(position.ranges) > 1 else split.after
+
+        def begin() -> _RowsOfTable:
+            table = self._tables[state.oid]
+            if table is None:
+                with connect(self._settings.address) as connection:
+                    table = self._tables[state.oid] = self.describe(connection, state)
+            size = self._settings.chunk_size
+            reading = ChunkReading(table, after, bounds[1], size, state.logged, idle=self._idle)
+            return _RowsOfTable(state.oid, reading)
+
+        item = self._take_rows(begin)
+        if item is None:
+            return InputStatus.NOTHING_AVAILABLE
+        assert not isinstance(item, Unseen)  # nothing of the log has passed by
+        if isinstance(item, Altered):
+            self._end_chunk(replace(split, is_left=True))
+            return InputStatus.NOTHING_AVAILABLE
+        columns, position = self._hand_out(item, position, max_records)
+        split = self._chunks[0] = replace(split, table=replace(state, position=position))
+        if split.is_finished:
+            self._end_chunk(split)
+        table = self._tables[state.oid]
+        assert table is not None
+        return self.emit_rows(state, table, columns) if columns.num_rows else InputStatus.NOTHING_AVAILABLE
+
+    def _end_chunk(self, split: ChunkSplit) -> None:
+        """Keep a finished chunk until the enumerator has heard of it; it is reported before the next request."""
+        self._end_rows()
+        self._chunks.popleft()
+        if self._settings.startup != SNAPSHOT:
+            self._reported.append(replace(split, table=replace(split.table, logged=None)))
+            self._is_told = False
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
@@ -521,6 +580,8 @@ class CdcReader(SourceReader[Any, Any]):
     def close(self) -> None:
         """Stop reading; the slot stays."""
         self._end_rows()
+        while self._idle:
+            self._idle.pop().close()
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()

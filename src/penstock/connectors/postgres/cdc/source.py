@@ -19,11 +19,15 @@ PORT = 5432
 class PostgresSource(connector.Source[Any, Any]):
     """Reads a PostgreSQL table and then its changes; built by `PostgresSourceBuilder`.
 
-    Records are named rows with row kinds. A single subtask reads the table, so the changes of a row stay in order. They
-    stay in order up to the operators after a `key_by` if the steps before it have the source's parallelism; a source of
-    parallelism 1 followed by more subtasks would distribute the changes of a row among them.
+    Records are named rows with row kinds. All subtasks read the tables, and one of them reads the log after that, so
+    the changes of a row stay in order. They stay in order up to the operators after a `key_by` if the steps before it
+    have the source's parallelism; a source of parallelism 1 followed by more subtasks would distribute the changes of a
+    row among them.
     `penstock.connectors.postgres.cdc` describes the guarantees and the reasons for them.
     """
+
+    # The reader of the log has the snapshots of the chunks that others have read: these are not read again.
+    restarts_by_reader = False
 
     def __init__(self, settings: cdc.CdcSettings) -> None:
         self.settings = settings

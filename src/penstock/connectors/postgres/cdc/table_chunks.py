@@ -71,6 +71,7 @@ class ChunkReading:
         expected: the schema that the table must still have; None if any will do.
         passed: transactions that each snapshot must see.
         is_single: whether to read only one chunk.
+        idle: connections that can be used again, one of which is taken and returned.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class ChunkReading:
         expected: schemas.LoggedSchema | None = None,
         passed: Collection[int] = (),
         is_single: bool = False,
+        idle: list[Any] | None = None,
     ) -> None:
         self._table = table
         self._after = after
@@ -90,6 +92,8 @@ class ChunkReading:
         self._expected = expected
         self._passed = frozenset(passed)
         self._is_single = is_single
+        self._idle = [] if idle is None else idle
+        self._is_reused = idle is not None
         self._connection: Any = None
         self._is_stopped = False
 
@@ -98,38 +102,58 @@ class ChunkReading:
 
         A single chunk is not waited for: `Unseen` is the only item if a snapshot does not see what it must.
         """
-        table = self._table
-        with connect(table.address) as connection:
-            self._connection = connection
+        connection = self._idle.pop() if self._idle else self._connect()
+        self._connection = connection
+        is_whole = False
+        try:
+            yield from self._read(connection)
+            is_whole = True
+        finally:
+            if is_whole and self._is_reused and not self._is_stopped:
+                self._idle.append(connection)
+            else:
+                connection.close()
+
+    def _connect(self) -> Any:
+        connection = connect(self._table.address)
+        try:
             connection.execute(SESSION)
             connection.execute("SET idle_in_transaction_session_timeout = 0")
-            after = self._after
-            is_indexed = all(column.is_native for column in table.key)
-            while not self._is_stopped:
-                with naming(f"cannot read the rows of {table.path}"):
-                    connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                    connection.execute(f"LOCK TABLE {table.path} IN ACCESS SHARE MODE".encode())
-                    now = connection.execute("SELECT pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text")
-                    text, lsn = now.fetchone() or ("", "")
-                snapshot = Snapshot.parse(text, parse_lsn(lsn))
-                if not all(map(snapshot.sees, self._passed)):
-                    connection.execute("ROLLBACK")
-                    if self._is_single:
-                        yield Unseen()
-                        return
-                    time.sleep(_VISIBLE_S)
-                    continue
-                altered = self._find_altered(connection)
-                if altered is not None:
-                    yield Altered(altered)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _read(self, connection: Any) -> Iterator[Chunk | Altered | Unseen]:
+        table = self._table
+        after = self._after
+        is_indexed = all(column.is_native for column in table.key)
+        while not self._is_stopped:
+            with naming(f"cannot read the rows of {table.path}"):
+                connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                connection.execute(f"LOCK TABLE {table.path} IN ACCESS SHARE MODE".encode())
+                now = connection.execute("SELECT pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text")
+                text, lsn = now.fetchone() or ("", "")
+            snapshot = Snapshot.parse(text, parse_lsn(lsn))
+            if not all(map(snapshot.sees, self._passed)):
+                connection.execute("ROLLBACK")
+                if self._is_single:
+                    yield Unseen()
                     return
-                chunk = None
-                for chunk in self._of_one_snapshot(connection, after, snapshot, self._size if is_indexed else None):
-                    yield chunk
-                connection.execute("COMMIT")
-                if chunk is None or chunk.is_last or self._is_single:
-                    return
-                after = chunk.get_row_key(chunk.columns.num_rows - 1)
+                time.sleep(_VISIBLE_S)
+                continue
+            altered = self._find_altered(connection)
+            if altered is not None:
+                connection.execute("ROLLBACK")
+                yield Altered(altered)
+                return
+            chunk = None
+            for chunk in self._of_one_snapshot(connection, after, snapshot, self._size if is_indexed else None):
+                yield chunk
+            connection.execute("COMMIT")
+            if chunk is None or chunk.is_last or self._is_single:
+                return
+            after = chunk.get_row_key(chunk.columns.num_rows - 1)
 
     def _find_altered(self, connection: Any) -> schemas.LoggedSchema | None:
         """Return the schema of the table if it is not the expected one."""
