@@ -41,6 +41,8 @@ POLL_S = 0.1
 class Run:
     """A driver, started again when it has died."""
 
+    program = "tests.connectors.postgres.pipeline"
+
     def __init__(self, database: Database, folder: Path, chance: random.Random) -> None:
         self._database = database
         self._folder = folder
@@ -58,7 +60,7 @@ class Run:
             "parallelism.default": self._chance.choice([1, 2]),
         }
         told = {"port": self._database.server.port, "database": self._database.name, "options": options}
-        command = [sys.executable, "-m", "tests.connectors.postgres.pipeline", json.dumps(told)]
+        command = [sys.executable, "-m", self.program, json.dumps(told)]
         with (self._folder / "driver.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT, start_new_session=True)
 

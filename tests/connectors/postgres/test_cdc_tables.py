@@ -88,6 +88,30 @@ def test_metadata_and_the_table_alone(database: Database) -> None:
     assert {row[4][:4] for row in found} == {"1970"}
 
 
+def test_tables_that_match_are_one_table(database: Database) -> None:
+    database.execute(
+        "CREATE TABLE tea_1 (id int PRIMARY KEY, n int); CREATE TABLE tea_2 (id int PRIMARY KEY, n int, more text); "
+        "CREATE TABLE seen (id int PRIMARY KEY, t text, n int, kind text); INSERT INTO tea_1 VALUES (1, 10); "
+        "INSERT INTO tea_2 VALUES (2, 20), (3, 21)"
+    )
+    tables = environment()
+    key = "id INT, PRIMARY KEY (id) NOT ENFORCED"
+    columns = f"{key}, t STRING METADATA FROM 'table_name' VIRTUAL, n INT, kind STRING METADATA FROM 'row_kind' VIRTUAL"
+    named = changes(database, "tea", columns, "upsert").replace("'table-name' = 'tea'", "'table-name' = 'tea_[0-9]'")
+    tables.execute_sql(named)
+    tables.execute_sql(
+        f"CREATE TABLE seen ({key}, t STRING, n INT, kind STRING) WITH ('connector' = 'jdbc', "
+        f"'url' = '{database.url}', 'table-name' = 'seen', 'sink.buffer-flush.interval' = '20 ms')"
+    )
+    job = tables.execute_sql("INSERT INTO seen SELECT id, t, n, kind FROM tea").get_job_client()
+    assert job is not None
+    result = "SELECT * FROM seen ORDER BY id"
+    becomes(database, result, [(1, "tea_1", 10, "+I"), (2, "tea_2", 20, "+I"), (3, "tea_2", 21, "+I")])
+    database.execute("UPDATE tea_2 SET n = 22 WHERE id = 3; DELETE FROM tea_1")
+    becomes(database, result, [(2, "tea_2", 20, "+I"), (3, "tea_2", 22, "+U")])
+    job.cancel().result()
+
+
 def test_mistakes_are_named(database: Database) -> None:
     tables = environment()
 

@@ -1,4 +1,4 @@
-"""The `postgres-cdc` connector: reads a PostgreSQL table, then its changes, with Flink's connector options."""
+"""The `postgres-cdc` connector: reads PostgreSQL tables, then their changes, with Flink's connector options."""
 
 from __future__ import annotations
 
@@ -32,8 +32,11 @@ HOSTNAME: Final = _text("hostname", "The host name of the server.")
 USERNAME: Final = _text("username", "The user name; the user needs REPLICATION, and SELECT on the table.")
 PASSWORD: Final = _text("password", "The password.")
 DATABASE: Final = _text("database-name", "The name of the database.")
-SCHEMA: Final = _text("schema-name", "The schema of the table; not a regular expression.")
-TABLE: Final = _text("table-name", "The name of the table; not a regular expression.")
+SCHEMA: Final = _text("schema-name", "The schema of the table, or a regular expression that matches its name.")
+TABLE: Final = _text(
+    "table-name",
+    "The name of the table, or a regular expression that matches the names of several: all need the columns declared.",
+)
 SLOT: Final = _text(
     "slot.name", "The replication slot; it is created if it does not exist, and kept when the job ends."
 )
@@ -57,6 +60,24 @@ INCOMPLETE: Final = (
     .with_description(
         "Whether the publication may omit rows (`WHERE`) and kinds of changes (`publish`). If false, the job fails "
         "before it reads anything."
+    )
+)
+AUTOCREATE: Final = (
+    ConfigOptions.key("publication.autocreate.mode")
+    .string_type()
+    .default_value(changes.FILTERED)
+    .with_description(
+        "The tables of a publication that does not exist yet: `filtered`: those that are read; `all_tables`; "
+        "`disabled`: the job makes no publication, and fails."
+    )
+)
+ADDED: Final = (
+    ConfigOptions.key("scan.newly-added-table.enabled")
+    .boolean_type()
+    .default_value(False)
+    .with_description(
+        "Whether a job that starts from a savepoint, or recovers, adds tables that have appeared since to the "
+        "publication, and reads their rows while the log goes on. If false, it ignores them."
     )
 )
 STARTUP: Final = (
@@ -115,6 +136,8 @@ _OPTIONAL: Final[tuple[ConfigOption[Any], ...]] = (
     PLUGIN,
     PUBLICATION,
     INCOMPLETE,
+    AUTOCREATE,
+    ADDED,
     STARTUP,
     MODE,
     TRUNCATES,
@@ -132,7 +155,7 @@ _REFUSED: Final = (
     ),
     (
         re.compile(r"scan\.incremental\.close-idle-reader\.enabled|chunk-meta\.group\.size|chunk-key\..*"),
-        "there is one reader",
+        "a reader has one connection, and ends when there is nothing left for it",
     ),
     (re.compile(r"scan\.snapshot\.fetch\.size"), "a chunk is fetched as a whole: scan.incremental.snapshot.chunk.size"),
     (re.compile(r"connect\..*|connection\.pool\.size"), "a job has one connection"),
@@ -144,6 +167,7 @@ METADATA: Final[Mapping[str, DataType]] = {
     "schema_name": _STRING,
     "table_name": _STRING,
     "op_ts": types.LocalZonedTimestampType(3, False),
+    "row_kind": _STRING,
 }
 
 
@@ -212,6 +236,8 @@ class PostgresCdcConnector(TableConnector):
                 confirm_delay=options.read(DELAY),
                 allows_incomplete=options.read(INCOMPLETE),
                 unrepresentable=options.read(UNREPRESENTABLE),
+                autocreate=options.read(AUTOCREATE),
+                adds_tables=options.read(ADDED),
             )
         except ConfigurationError as error:
             raise ValidationError(f"Invalid options of table {options.title}: {error}") from error
