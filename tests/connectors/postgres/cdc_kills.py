@@ -98,9 +98,23 @@ def flatten(env: StreamExecutionEnvironment, port: int, database: str) -> None:
 
 
 class EventsRun(Run):
-    """A driver of this program's job."""
+    """A driver of this program's job. In one process, there are no workers that could be killed apart from it."""
 
     program = "tests.connectors.postgres.cdc_kills"
+
+
+def wait_for_more(database: Database, run: EventsRun) -> int:
+    """Until more events have come than now; how many there are."""
+    before, deadline = None, time.monotonic() + PATIENCE_S
+    while True:
+        run.check()
+        assert time.monotonic() < deadline, "the job does not go on"
+        with suppress(psycopg.OperationalError):
+            ((count,),) = database.execute("SELECT count(*) FROM applied")
+            before = count if before is None else before
+            if count > before:
+                return int(count)
+        time.sleep(0.3)
 
 
 class Writers:
@@ -189,7 +203,8 @@ def alter(database: Database, number: int) -> None:
 @click.option("--seed", default=0, help="0 draws one")
 @click.option("--rows", default=1_000_000, help="of all tables in sum")
 @click.option("--only", type=click.Choice(KINDS), multiple=True)
-def main(kills: int, seed: int, rows: int, only: tuple[str, ...]) -> None:
+@click.option("--target", type=click.Choice(["spark", "local"]), default="spark", help="where the job runs")
+def main(kills: int, seed: int, rows: int, only: tuple[str, ...], target: str) -> None:
     """See the module's text."""
     seed = seed or random.randrange(1, 1 << 31)
     print(f"seed {seed}", flush=True)
@@ -209,6 +224,7 @@ def main(kills: int, seed: int, rows: int, only: tuple[str, ...]) -> None:
             "CREATE TABLE ddl_done (at bigint)"
         )
         run = EventsRun(database, Path(folder), chance)
+        run.more = {"execution.target": "local"} if target == "local" else {}
         begun = time.monotonic()
         run.start()
         counts = dict.fromkeys(KINDS, 0)
@@ -217,12 +233,11 @@ def main(kills: int, seed: int, rows: int, only: tuple[str, ...]) -> None:
             writers = Writers(database.url, seed, each, 0.01)
             statements = list(range(10))
             for number in range(kills):
-                time.sleep(chance.uniform(1, 6))
+                count = wait_for_more(database, run)
+                time.sleep(chance.uniform(0.1, 3))
                 if number * 10 >= (10 - len(statements)) * kills and statements:
                     alter(database, statements.pop(0))
-                with suppress(psycopg.OperationalError):
-                    active = database.execute("SELECT 1 FROM pg_replication_slots WHERE active")
-                    in_rows += not active
+                in_rows += not database.execute("SELECT 1 FROM pg_replication_slots WHERE active")
                 kind = chance.choice(only or KINDS)
                 if kind == "worker" and not run.kill_worker():
                     kind = "driver"
@@ -233,7 +248,7 @@ def main(kills: int, seed: int, rows: int, only: tuple[str, ...]) -> None:
                     server.restart()
                 counts[kind] += 1
                 run.check()
-                print(f"{number + 1}: {kind}, after {time.monotonic() - begun:.0f} s", flush=True)
+                print(f"{number + 1}: {kind}, after {time.monotonic() - begun:.0f} s and {count} events", flush=True)
             while statements:
                 alter(database, statements.pop(0))
             database.execute("INSERT INTO ddl_done SELECT nextval('versions')")

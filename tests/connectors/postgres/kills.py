@@ -48,6 +48,8 @@ class Run:
         self._folder = folder
         self._chance = chance
         self._process: subprocess.Popen[bytes] | None = None
+        #: more options of the job
+        self.more: dict[str, str] = {}
 
     def start(self) -> None:
         options = {
@@ -58,6 +60,7 @@ class Run:
             "restart-strategy.fixed-delay.attempts": 10_000,
             "restart-strategy.fixed-delay.delay": "200 ms",
             "parallelism.default": self._chance.choice([1, 2]),
+            **self.more,
         }
         told = {"port": self._database.server.port, "database": self._database.name, "options": options}
         command = [sys.executable, "-m", self.program, json.dumps(told)]
