@@ -189,6 +189,8 @@ PAGES: dict[str, Page] = {
     ),
     # needs a server: tests/connectors/redis/test_page.py
     "docs/redis.md": Page(("home", "home", "cart"), targets=(), left_out=r"[+|]|\d+ rows"),
+    # a server: tests/connectors/aws/test_pages.py
+    "docs/kinesis.md": Page(("ann home", "bob home", "ann cart", "<Row('eve', 'home')>"), targets=()),
     "docs/opensearch.md": Page(("written",), targets=()),  # a server: tests/connectors/opensearch/test_server.py
     "docs/operating.md": Page(
         ("restarts: 0", "went on twice", "refused"), left_out=r"\(\d, \d+\)|\d+ COMPLETED \d+ ms \d+ bytes"

@@ -1,8 +1,9 @@
 """Fetches what the servers of the tests need, so that no test waits for it: `python -m tests.servers.install`."""
 
+import subprocess
 from contextlib import suppress
 
-from tests.servers import opensearch, registry
+from tests.servers import aws, opensearch, registry
 
 from penstock.base.errors import PenstockError
 from penstock.cli.trial import servers as kafka
@@ -10,5 +11,7 @@ from penstock.cli.trial import servers as kafka
 if __name__ == "__main__":
     kafka.installation()
     registry.installation()
+    with suppress(OSError, subprocess.CalledProcessError):  # without npm its tests are skipped
+        aws.install_kinesis()
     with suppress(PenstockError):  # without a Java compiler its tests are skipped
         opensearch.installation()
