@@ -190,6 +190,8 @@ PAGES: dict[str, Page] = {
     # needs a server: tests/connectors/redis/test_page.py
     "docs/redis.md": Page(("home", "home", "cart"), targets=(), left_out=r"[+|]|\d+ rows"),
     # a server: tests/connectors/aws/test_pages.py
+    "docs/dynamodb.md": Page(("('home', 3)", "('cart', 8)", "('home', 7)"), targets=(), left_out=r"[+|]|\d+ rows"),
+    "docs/sqs.md": Page(("ann: tea", "ann: milk", "bob: rum"), targets=()),
     "docs/kinesis.md": Page(("ann home", "bob home", "ann cart", "<Row('eve', 'home')>"), targets=()),
     "docs/opensearch.md": Page(("written",), targets=()),  # a server: tests/connectors/opensearch/test_server.py
     "docs/operating.md": Page(

@@ -17,6 +17,7 @@ CONNECTORS: Final = {
     "blackhole": "spark:BlackholeConnector",
     "datagen": "datagen:DatagenConnector",
     "delta": "delta:DeltaConnector",
+    "dynamodb": "dynamodb:DynamoDbConnector",
     "iceberg": "iceberg:IcebergConnector",
     "jdbc": "jdbc:JdbcConnector",
     "nexmark": "nexmark:NexmarkConnector",
@@ -44,6 +45,7 @@ CONNECTORS_WITH_FORMATS: Final = {
     "opensearch": "opensearch:OpensearchConnector",
     "rest-lookup": "http:RestLookupConnector",
     "socket": "spark:SocketConnector",
+    "sqs": "sqs:SqsConnector",
     "upsert-kafka": "kafka.connector:UpsertKafkaConnector",
 }
 
