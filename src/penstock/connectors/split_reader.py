@@ -1,8 +1,9 @@
 """Sources whose splits are known from the start: their readers and enumerators, their rates, and generating sources.
 
 `PositionedReader` and `SeriesReader` read a split's records from a position: collections, numbers, generators.
-`SplitQueue` and `SeriesQueue` are their enumerators. `ReadAheadReader` reads a split in a thread (`Background`), some
-rows ahead, so that the task does not block while a server responds.
+`SplitQueue` and `SeriesQueue` are their enumerators, and `DiscoveredSplits` that of splits that a server lists.
+`ReadAheadReader` reads a split in a thread (`Background`), some rows ahead, so that the task does not block while a
+server responds.
 
 `RateLimiter`: a source that generates records emits them at a rate, or N of them between two checkpoints.
 
@@ -386,6 +387,58 @@ class SeriesQueue(SplitQueue[SplitT]):
                 self._splits.remove(split)
                 self._context.assign_split(split, subtask_index)
         self._context.signal_no_more_splits(subtask_index)
+
+
+class DiscoveredSplits(connector.SplitEnumerator[SplitT], Generic[SplitT]):
+    """Finds the splits once, elsewhere, and assigns each to the next reader that asks (G8).
+
+    Args:
+        context: the enumerator's context.
+        find: finds the splits; called once, outside the task, and not after a restore.
+        restored: the result of `snapshot_state`.
+    """
+
+    def __init__(
+        self,
+        context: connector.SplitEnumeratorContext[SplitT],
+        find: Callable[[], list[SplitT]],
+        restored: Any | None,
+    ) -> None:
+        self._context, self._find = context, find
+        self._splits: list[SplitT] | None = restored
+        self._waiting: list[int] = []
+
+    def start(self) -> None:
+        """Find the splits."""
+        if self._splits is None:
+            self._context.call_async(self._find, self._on_found)
+
+    def _on_found(self, splits: list[SplitT] | None, error: BaseException | None) -> None:
+        if error is not None:
+            raise error
+        self._splits = splits
+        waiting, self._waiting = self._waiting, []
+        for subtask_index in waiting:
+            self.handle_split_request(subtask_index)
+
+    def handle_split_request(self, subtask_index: int) -> None:
+        """Assign a split, or signal that none is left."""
+        if self._splits is None:
+            self._waiting.append(subtask_index)
+        elif self._splits:
+            self._context.assign_split(self._splits.pop(0), subtask_index)
+        else:
+            self._context.signal_no_more_splits(subtask_index)
+
+    def add_splits_back(self, splits: Sequence[SplitT], subtask_index: int) -> None:
+        """Take splits back."""
+        self._waiting = [other for other in self._waiting if other != subtask_index]
+        if splits:
+            self._splits = [*splits, *(self._splits or [])]
+
+    def snapshot_state(self, checkpoint_id: int) -> list[SplitT] | None:
+        """Return the splits that were not assigned; None if they are not known yet."""
+        return None if self._splits is None else list(self._splits)
 
 
 T = TypeVar("T")

@@ -31,7 +31,7 @@ from penstock.connectors.async_sink.request_buffer import AsyncSinkSettings
 from penstock.connectors.async_sink.sink import AsyncSinkWriter
 from penstock.connectors.redis.client import RedisAddress, RedisConnections, load_library
 from penstock.connectors.redis.sink import SETTINGS, RedisCommand, RedisSink
-from penstock.connectors.split_reader import PositionedReader
+from penstock.connectors.split_reader import DiscoveredSplits, PositionedReader
 from penstock.runtime import connector
 from penstock.runtime.columns import ColumnBatch
 from penstock.sql.connectors.jdbc import LOOKUP_OPTIONS
@@ -259,7 +259,7 @@ class RedisHashSource(connector.Source[Any, KeysSplit]):
         self, context: connector.SplitEnumeratorContext[KeysSplit], restored: Any | None
     ) -> connector.SplitEnumerator[KeysSplit]:
         """See `Source`."""
-        return _KeysEnumerator(self, context, restored)
+        return DiscoveredSplits(context, self.find_splits, restored)
 
     def create_reader(self, context: connector.SourceReaderContext) -> connector.SourceReader[Any, KeysSplit]:
         """See `Source`."""
@@ -284,49 +284,6 @@ def _scan(connections: RedisConnections, prefix: str) -> Iterator[bytes]:
         yield from keys
         if int(cursor) == 0:
             return
-
-
-class _KeysEnumerator(connector.SplitEnumerator[KeysSplit]):
-    """Finds the keys once, and then assigns them."""
-
-    def __init__(
-        self, source: RedisHashSource, context: connector.SplitEnumeratorContext[KeysSplit], restored: Any | None
-    ) -> None:
-        self._source, self._context = source, context
-        self._splits: list[KeysSplit] | None = restored
-        self._waiting: list[int] = []
-
-    def start(self) -> None:
-        """Find the splits."""
-        if self._splits is None:
-            self._context.call_async(self._source.find_splits, self._on_found)
-
-    def _on_found(self, splits: list[KeysSplit] | None, error: BaseException | None) -> None:
-        if error is not None:
-            raise error
-        self._splits = splits
-        waiting, self._waiting = self._waiting, []
-        for subtask_index in waiting:
-            self.handle_split_request(subtask_index)
-
-    def handle_split_request(self, subtask_index: int) -> None:
-        """Assign a split, or signal that none is left."""
-        if self._splits is None:
-            self._waiting.append(subtask_index)
-        elif self._splits:
-            self._context.assign_split(self._splits.pop(0), subtask_index)
-        else:
-            self._context.signal_no_more_splits(subtask_index)
-
-    def add_splits_back(self, splits: Sequence[KeysSplit], subtask_index: int) -> None:
-        """Take splits back."""
-        self._waiting = [other for other in self._waiting if other != subtask_index]
-        if splits:
-            self._splits = [*splits, *(self._splits or [])]
-
-    def snapshot_state(self, checkpoint_id: int) -> list[KeysSplit] | None:
-        """Return the splits that were not assigned."""
-        return None if self._splits is None else list(self._splits)
 
 
 class _RowsReader(PositionedReader[KeysSplit]):
