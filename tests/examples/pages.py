@@ -193,6 +193,8 @@ PAGES: dict[str, Page] = {
     "docs/dynamodb.md": Page(("('home', 3)", "('cart', 8)", "('home', 7)"), targets=(), left_out=r"[+|]|\d+ rows"),
     "docs/sqs.md": Page(("ann: tea", "ann: milk", "bob: rum"), targets=()),
     "docs/kinesis.md": Page(("ann home", "bob home", "ann cart", "<Row('eve', 'home')>"), targets=()),
+    # needs a server: tests/connectors/mongodb/test_tables.py
+    "docs/mongodb.md": Page(("ann: cart", "bob: home"), targets=(), left_out=r"[+|]|\d+ rows"),
     "docs/opensearch.md": Page(("written",), targets=()),  # a server: tests/connectors/opensearch/test_server.py
     "docs/operating.md": Page(
         ("restarts: 0", "went on twice", "refused"), left_out=r"\(\d, \d+\)|\d+ COMPLETED \d+ ms \d+ bytes"

@@ -4,6 +4,7 @@ import subprocess
 from contextlib import suppress
 
 from tests.servers import aws, opensearch, registry
+from tests.servers import mongodb, opensearch, registry
 
 from penstock.base.errors import PenstockError
 from penstock.cli.trial import servers as kafka
@@ -15,3 +16,7 @@ if __name__ == "__main__":
         aws.install_kinesis()
     with suppress(PenstockError):  # without a Java compiler its tests are skipped
         opensearch.installation()
+    with suppress(PenstockError):
+        mongodb.install_java_server()
+    with suppress(PenstockError):  # without Go its tests are skipped
+        mongodb.install_ferret()

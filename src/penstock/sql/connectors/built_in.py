@@ -20,6 +20,8 @@ CONNECTORS: Final = {
     "dynamodb": "dynamodb:DynamoDbConnector",
     "iceberg": "iceberg:IcebergConnector",
     "jdbc": "jdbc:JdbcConnector",
+    "mongodb": "mongodb:MongodbConnector",
+    "mongodb-cdc": "mongodb:MongodbCdcConnector",
     "nexmark": "nexmark:NexmarkConnector",
     "postgres-cdc": "postgres_cdc:PostgresCdcConnector",
     "print": "spark:PrintConnector",
