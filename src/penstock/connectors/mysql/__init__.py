@@ -1,0 +1,1 @@
+"""The engine of the connectors of MySQL and MariaDB."""
