@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
-.PHONY: help env java postgres browser page page-images check format ready test test-all demo bench bench-guard sim docs options connectors functions features lock clean
+.PHONY: help env java postgres mysql browser page page-images check format ready test test-all demo bench bench-guard sim docs options connectors functions features lock clean
 
 PYTEST_ARGS ?=
 # Much of a test on Spark is waiting, so four processes are worth having on two cores.
@@ -42,6 +42,9 @@ java: ## find a Java 17 or newer; root on Debian gets one installed
 postgres: env ## find a PostgreSQL 15 or newer; root on Debian gets one installed
 	@scripts/postgres --install
 
+mysql: env ## find a MariaDB or MySQL; root on Debian gets MariaDB installed
+	@scripts/mysql --install
+
 browser: ## find a Chromium; root on Debian gets one installed
 	@scripts/browser --install
 
@@ -79,7 +82,7 @@ $(SERVERS): $(STAMP) $(wildcard tests/servers/*.py src/penstock/cli/trial/*.py)
 	@mkdir -p $(@D)
 	@touch $@
 
-ready: env java postgres
+ready: env java postgres mysql
 	@scripts/page --if-possible
 	@scripts/browser --install >/dev/null || true
 	@$(TEST_RUN) true

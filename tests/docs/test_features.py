@@ -99,7 +99,7 @@ def exists(name: str) -> bool:
         case "database":
             options = f"'connector' = 'jdbc', 'url' = 'jdbc:{rest}://host/shop', 'table-name' = 'goods'"
             error = tell_error(f"CREATE TABLE goods (id INT) WITH ({options})", "EXPLAIN SELECT * FROM goods")
-            return "speaks to PostgreSQL alone" not in error
+            return "the connector jdbc speaks to" not in error
         case "function":
             error = tell_error(f"EXPLAIN SELECT * FROM {rest}(TABLE t)")
             return re.search("^not supported|No match found for function signature", error) is None

@@ -175,6 +175,7 @@ PAGES: dict[str, Page] = {
     "docs/keyed-state.md": Page(),
     "docs/micro-batch.md": Page(("12 counts, each once", "['tea 3', 'tea 7']"), targets=("spark",)),
     "docs/object-stores.md": Page(targets=("local",)),  # in the memory of one process
+    "docs/mysql.md": Page(targets=()),  # needs a server: tests/connectors/mysql/test_page.py
     "docs/postgresql.md": Page(targets=()),  # needs a server: tests/connectors/postgres/test_page.py
     # needs a server: tests/connectors/http/test_page.py
     "docs/http.md": Page(("sent",), among=("sent",), targets=(), left_out=r"[+|]|\d+ rows"),

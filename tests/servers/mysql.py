@@ -120,4 +120,4 @@ def mysql_server(dialect: str | None = None, **settings: str) -> Iterator[MySqlS
         shutil.rmtree(directory)
 
 
-__all__ = ["MARIADB", "MYSQL", "MySqlServer", "find_server", "mysql_server"]
+__all__ = ["MARIADB", "MYSQL", "USER", "MySqlServer", "find_server", "mysql_server"]

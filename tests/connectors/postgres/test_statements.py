@@ -72,8 +72,8 @@ def test_addresses() -> None:
     assert "secret" not in repr(address)
     assert Address("postgresql://me:secret@h/d").shown == "h/d"
     assert "secret" not in repr(JdbcConnectionOptions("postgresql://me:secret@h/d", password="secret"))
-    with pytest.raises(ConfigurationError, match="PostgreSQL alone"):
-        Address("jdbc:mysql://h/d")
+    with pytest.raises(ConfigurationError, match="PostgreSQL, MySQL and MariaDB"):
+        Address("jdbc:oracle://h/d")
     with pytest.raises(ConfigurationError, match="'socketFactory'"):
         Address("jdbc:postgresql://h/d?socketFactory=x")
 

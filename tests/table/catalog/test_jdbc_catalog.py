@@ -120,7 +120,7 @@ def test_the_password_is_shown_nowhere(tables: TableEnvironment) -> None:
 WRONG: list[tuple[dict[str, str], type[Exception], str]] = [
     ({"password": ""}, ValidationError, "needs the options password"),
     ({"colour": "red"}, ValidationError, "Unsupported options found for catalog 'pg': colour"),
-    ({"base-url": "jdbc:mysql://db:3306/"}, UnsupportedError, "speaks to PostgreSQL alone"),
+    ({"base-url": "jdbc:oracle://db:1521/"}, UnsupportedError, "no dialect of Oracle"),
     ({"base-url": "jdbc:postgresql://db:5432/shop"}, ValidationError, "ends before the name of a database"),
     ({"default-database": "nothing"}, OperationError, "does not answer: .*nothing"),
 ]

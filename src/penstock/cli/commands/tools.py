@@ -150,6 +150,20 @@ def postgres(port: int) -> None:
     try_postgres(port, Console())
 
 
+@try_command.command("mysql")
+@click.option("--port", type=_PORT, default=3307, show_default=True, help="The port on 127.0.0.1.")
+def mysql(port: int) -> None:
+    """Run MariaDB or MySQL with a user `root` that needs no password, and a database `test`.
+
+    It uses an installed server, MariaDB before MySQL. If there is none, it explains how to install it.
+    """
+    from rich.console import Console
+
+    from penstock.cli.trial.commands import try_mysql
+
+    try_mysql(port, Console())
+
+
 @click.command(
     "sim",
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},

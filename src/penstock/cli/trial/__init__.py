@@ -1,4 +1,4 @@
-"""Local servers to try Penstock with: `penstock try kafka` and `penstock try postgres`.
+"""Local servers to try Penstock with: `penstock try kafka`, `penstock try postgres` and `penstock try mysql`.
 
 They are real servers, small, on the loopback interface, and delete their data when they end. The tests use them too.
 """

@@ -1,4 +1,4 @@
-"""`penstock try kafka` and `penstock try postgres`: run a server in the foreground.
+"""`penstock try kafka`, `penstock try postgres` and `penstock try mysql`: run a server in the foreground.
 
 `serve` starts the server, prints its address, and stops it when the command ends.
 """
@@ -21,6 +21,7 @@ from rich.console import Console
 
 from penstock.base.errors import OperationError, ResourceError
 from penstock.cli.demo.run import busy
+from penstock.cli.trial import mysql
 from penstock.cli.trial import servers as kafka
 from penstock.cli.trial import servers as postgres
 
@@ -158,3 +159,13 @@ def try_postgres(port: int, console: Console) -> None:
 
     address = f"postgresql://{postgres.USER}@127.0.0.1:{port}/{postgres.USER}"
     serve(f"PostgreSQL {postgres.read_server_version(programs)}", address, port, make, console)
+
+
+def try_mysql(port: int, console: Console) -> None:
+    """Run MariaDB or MySQL until a signal ends it. Raises `PenstockError` if it cannot be run."""
+    from penstock.connectors.mysql.client import load_library
+
+    load_library()
+    programs = mysql.find_programs(os.environ)
+    address = f"jdbc:{programs.dialect}://127.0.0.1:{port}/{mysql.DATABASE}?user={mysql.USER}"
+    serve(programs.shown, address, port, lambda folder: mysql.MySqlServer(programs, folder, port), console)

@@ -31,8 +31,6 @@ T = TypeVar("T")
 
 MYSQL, MARIADB = "mysql", "mariadb"
 PORT: Final = 3306
-#: The classes of Java drivers that programs name, by the dialect of the URL.
-DRIVERS: Final[Mapping[str, str]] = {MYSQL: "com.mysql.cj.jdbc.Driver", MARIADB: "org.mariadb.jdbc.Driver"}
 _SCHEME: Final = re.compile(r"(?:jdbc:)?(mysql|mariadb)://")
 _HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+)?(?::(\d{1,5}))?")
 _OLDEST: Final[Mapping[str, tuple[int, int]]] = {MYSQL: (8, 0), MARIADB: (10, 5)}
@@ -407,6 +405,10 @@ class MySqlLink:
         connection, self._connection = self._connection, None
         if connection is not None and connection.open:
             connection.close()
+
+    def transaction(self, connection: Any) -> contextlib.AbstractContextManager[None]:
+        """Return a transaction of the connection, which is undone after an error."""
+        return transaction(connection)
 
     def retrying(self, retries: int, work: Callable[[Any], T]) -> T:
         """Return the result of `work`; retry if the server is unreachable, disconnects or undoes its transaction.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import parse_qsl, quote, urlsplit
@@ -132,11 +132,7 @@ class Address:
         if self.url.startswith(("postgresql://", "postgres://")):
             return self.url
         if not self.url.startswith("jdbc:postgresql://"):
-            scheme = _SCHEME.match(self.url)
-            raise ConfigurationError(
-                "the connector jdbc speaks to PostgreSQL alone: a URL begins with jdbc:postgresql://HOST:PORT/DATABASE "
-                f"or postgresql://, not with {scheme[0] if scheme is not None else 'anything else'!r}"
-            )
+            raise ConfigurationError(describe_dialects(self.url))
         plain, _, query = self.url.removeprefix("jdbc:").partition("?")
         parameters = [part for key, value in parse_qsl(query) for part in _parameter(key, value)]
         return plain + ("?" + "&".join(parameters) if parameters else "")
@@ -150,6 +146,66 @@ class Address:
         if self.password is not None:
             arguments["password"] = self.password
         return {**arguments, **more}
+
+
+#: The dialects of Flink that this connector has no driver for, by what follows `jdbc:`.
+_OTHERS: Final[Mapping[str, str]] = {
+    "crate": "CrateDB",
+    "cratedb": "CrateDB",
+    "sqlserver": "SQL Server",
+    "oracle": "Oracle",
+    "db2": "DB2",
+    "derby": "Derby",
+    "trino": "Trino",
+    "presto": "Presto",
+    "oceanbase": "OceanBase",
+    "dm": "Dameng",
+    "sqlite": "SQLite",
+}
+#: The classes of Java's drivers that programs may name, by the dialect of the URL.
+DRIVERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "postgresql": ("org.postgresql.Driver",),
+    "mysql": ("com.mysql.cj.jdbc.Driver", "com.mysql.jdbc.Driver"),
+    "mariadb": ("org.mariadb.jdbc.Driver",),
+}
+
+
+def dialect_of(url: str) -> str:
+    """Return the dialect of a URL: `postgresql`, `mysql` or `mariadb`; empty for any other."""
+    scheme = url.removeprefix("jdbc:").partition(":")[0]
+    return "postgresql" if scheme == "postgres" else scheme if scheme in DRIVERS else ""
+
+
+def describe_dialects(url: str) -> str:
+    """Return why a URL is refused, without quoting more of it than its scheme."""
+    scheme = _SCHEME.match(url)
+    other = _OTHERS.get(url.removeprefix("jdbc:").partition(":")[0])
+    begins = f"with {scheme[0]!r}" if scheme is not None else "with anything else"
+    return (
+        "the connector jdbc speaks to PostgreSQL, MySQL and MariaDB: a URL begins with jdbc:postgresql://, "
+        f"jdbc:mysql:// or jdbc:mariadb://, and HOST:PORT/DATABASE follows; it does not begin {begins}"
+        + (f": there is no dialect of {other} here" if other else "")
+    )
+
+
+def read_address(url: str, user: str | None = None, password: str | None = None) -> Any:
+    """Return the address of a database: an `Address` of PostgreSQL, or a `MySqlAddress` of MySQL or MariaDB.
+
+    Raises:
+        ConfigurationError: if the URL is malformed, or of another database, which the message names.
+    """
+    if dialect_of(url) in ("mysql", "mariadb"):
+        from penstock.connectors.mysql.client import MySqlAddress
+
+        return MySqlAddress.of_url(url, user, password)
+    return Address(url, user, password)
+
+
+def check_driver(url: str, driver_name: str | None) -> None:
+    """Raise `ConfigurationError` unless the class of Java's driver, if one is named, fits the URL."""
+    known = DRIVERS.get(dialect_of(url), ())
+    if driver_name is not None and known and driver_name not in known:
+        raise ConfigurationError(f"the driver of this URL is {known[0]}, not {driver_name}: leave it out")
 
 
 def _parameter(key: str, value: str) -> list[str]:
@@ -207,6 +263,10 @@ class Link:
         if connection is not None:
             connection.close()
 
+    def transaction(self, connection: psycopg.Connection[Any]) -> contextlib.AbstractContextManager[Any]:
+        """Return a transaction of the connection, which is undone after an error."""
+        return connection.transaction()
+
     def retrying(self, retries: int, work: Callable[[psycopg.Connection[Any]], T]) -> T:
         """Return the result of `work`; retry if the server is unreachable, disconnects or aborts it in a deadlock.
 
@@ -261,7 +321,6 @@ def naming(problem: str) -> Iterator[None]:
         raise OperationError(f"{problem}: {error}") from error
 
 
-DRIVER: Final = "org.postgresql.Driver"
 BATCH_SIZE: Final = 5_000
 MAX_RETRIES: Final = 3
 LEDGER: Final = "penstock_commits"
@@ -289,7 +348,7 @@ class JdbcConnectionOptions:
         return self.url
 
     def get_driver_name(self) -> str | None:
-        """Return the class of the Java driver: PostgreSQL's, or None."""
+        """Return the class of the Java driver, or None."""
         return self.driver_name
 
     def get_user_name(self) -> str | None:
@@ -300,9 +359,9 @@ class JdbcConnectionOptions:
         """Return the password."""
         return self.password
 
-    def address(self) -> Address:
-        """Return the address to connect to."""
-        return Address(self.url, self.user_name, self.password)
+    def address(self) -> Any:
+        """Return the address to connect to: an `Address`, or a `MySqlAddress`."""
+        return read_address(self.url, self.user_name, self.password)
 
     class JdbcConnectionOptionsBuilder:
         """Builds `JdbcConnectionOptions`."""
@@ -314,12 +373,12 @@ class JdbcConnectionOptions:
             self._password: str | None = None
 
         def with_url(self, url: str) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
-            """Set the URL: `jdbc:postgresql://HOST:PORT/DATABASE`, or `postgresql://…` with libpq parameters."""
+            """Set the URL: `jdbc:postgresql://HOST:PORT/DATABASE`, `jdbc:mysql://…` or `jdbc:mariadb://…`."""
             self._url = url
             return self
 
         def with_driver_name(self, driver_name: str) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
-            """Set the Java driver class, for programs that name it: psycopg connects regardless."""
+            """Set the Java driver class, for programs that name it: a driver of Python connects regardless."""
             self._driver_name = driver_name
             return self
 
@@ -337,12 +396,11 @@ class JdbcConnectionOptions:
             """Build the options.
 
             Raises:
-                ConfigurationError: if the URL is missing or not a PostgreSQL URL, or the driver is not PostgreSQL's.
+                ConfigurationError: if the URL is missing or of another database, or the driver is not that of the URL.
             """
             if self._url is None:
                 raise ConfigurationError("connection options need a URL: call with_url()")
-            if self._driver_name not in (None, DRIVER):
-                raise ConfigurationError(f"the only driver there is is that of PostgreSQL, not {self._driver_name!r}")
+            check_driver(self._url, self._driver_name)
             connection_options = JdbcConnectionOptions(self._url, self._driver_name, self._user_name, self._password)
             connection_options.address()
             return connection_options

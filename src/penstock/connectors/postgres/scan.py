@@ -73,9 +73,9 @@ class Partitions:
                 f"not into {self.count} between {self.lower} and {self.upper}"
             )
 
-    def conditions(self) -> list[str]:
-        """Return the SQL condition of each part."""
-        name = client.quoted(self.column)
+    def conditions(self, column: str = "") -> list[str]:
+        """Return the SQL condition of each part. `column`: the column in SQL, if that is not its quoted name."""
+        name = column or client.quoted(self.column)
         width = self.upper - self.lower + 1
         bounds = sorted({self.lower + width * part // self.count for part in range(1, self.count)} - {self.lower})
         if not bounds:
@@ -103,7 +103,7 @@ class Scanned:
     """The definition of a scan.
 
     Attributes:
-        address: the database's address.
+        address: the database's address: an `Address`, or a `MySqlAddress` for the engine of MySQL.
         table: its path, in the form that `quoted_path` expects.
         columns: the columns of the output.
         conditions: SQL conditions that all rows must satisfy.
@@ -113,7 +113,7 @@ class Scanned:
         unrepresentable: how to read values that a type cannot hold, see `text_columns`.
     """
 
-    address: client.Address
+    address: Any
     table: str
     columns: tuple[ScannedColumn, ...]
     conditions: tuple[str, ...] = ()
@@ -261,7 +261,7 @@ LOG: Final = logging.getLogger(__name__)
 
 
 class JdbcSource(connector.Source[Any, ScanSplit]):
-    """Reads a PostgreSQL table or view to its end; built by `builder()`. Records are named rows.
+    """Reads a table or view of PostgreSQL, MySQL or MariaDB to its end; built by `builder()`. Records are named rows.
 
     Readers resume where they stopped after a failure (`penstock.connectors.postgres.scan` describes the exact
     conditions).
@@ -284,10 +284,18 @@ class JdbcSource(connector.Source[Any, ScanSplit]):
         self, context: connector.SplitEnumeratorContext[ScanSplit], restored: Any | None
     ) -> connector.SplitEnumerator[ScanSplit]:
         """See `Source`."""
+        if not isinstance(self.scanned.address, client.Address):
+            from penstock.connectors.mysql.scan import MySqlScanEnumerator
+
+            return MySqlScanEnumerator(context, self.scanned, restored)
         return ScanEnumerator(context, self.scanned, restored)
 
     def create_reader(self, context: connector.SourceReaderContext) -> connector.SourceReader[Any, ScanSplit]:
         """See `Source`."""
+        if not isinstance(self.scanned.address, client.Address):
+            from penstock.connectors.mysql.scan import MySqlScanReader
+
+            return MySqlScanReader(context, self.scanned)
         return ScanReader(context, self.scanned)
 
 
@@ -306,7 +314,7 @@ class JdbcSourceBuilder:
         self._unrepresentable = text_columns.FAIL
 
     def set_db_url(self, url: str) -> JdbcSourceBuilder:
-        """Set the URL: `jdbc:postgresql://HOST:PORT/DATABASE`, or `postgresql://…`."""
+        """Set the URL: `jdbc:postgresql://HOST:PORT/DATABASE`, `jdbc:mysql://…` or `jdbc:mariadb://…`."""
         self._url = url
         return self
 
@@ -362,13 +370,13 @@ class JdbcSourceBuilder:
         """
         if self._url is None or self._table is None:
             raise ConfigurationError("a JdbcSource needs set_db_url() and set_table_name()")
-        address = client.Address(self._url, self._user, self._password)
-        with client.connect(address) as connection:
-            table_relation = client.relation(connection, self._table)
-        if self._partitions is not None:
-            table_relation.column(self._partitions.column)
-        chosen = [table_relation.column(name) for name in self._columns] or list(table_relation.columns)
-        columns = tuple(ScannedColumn(column.name, client.quoted(column.name), column.type) for column in chosen)
+        address = client.read_address(self._url, self._user, self._password)
+        partitions = self._partitions
+        wanted = [*self._columns, *([] if partitions is None else [partitions.column])]
+        described = describe_columns(address, self._table, wanted if self._columns else ())
+        columns = described[: len(self._columns)] if self._columns else described
+        if partitions is not None and not self._columns:
+            describe_columns(address, self._table, wanted)
         return JdbcSource(
             Scanned(
                 address,
@@ -380,6 +388,23 @@ class JdbcSourceBuilder:
                 unrepresentable=self._unrepresentable,
             )
         )
+
+
+def describe_columns(address: Any, table: str, names: Sequence[str]) -> tuple[ScannedColumn, ...]:
+    """Return columns of a table as they are scanned; all of them if there are no names.
+
+    Raises:
+        MissingPathError: if there is no such table.
+        UnknownNameError: if it does not have one of the columns.
+    """
+    if not isinstance(address, client.Address):
+        from penstock.connectors.mysql import scan
+
+        return scan.describe_columns(address, table, names)
+    with client.connect(address) as connection:
+        table_relation = client.relation(connection, table)
+    chosen = [table_relation.column(name) for name in names] or list(table_relation.columns)
+    return tuple(ScannedColumn(column.name, client.quoted(column.name), column.type) for column in chosen)
 
 
 class ScanEnumerator(connector.SplitEnumerator[ScanSplit]):
@@ -638,7 +663,6 @@ class JdbcLookup:
         cache: LookupCache | None = None,
         unrepresentable_values: str = text_columns.FAIL,
     ) -> None:
-        client.driver()
         if not key:
             raise ConfigurationError(f"a look-up in table {table} needs at least one column of its key")
         self._address = connection_options.address()
@@ -650,7 +674,7 @@ class JdbcLookup:
         self._forget()
 
     def _forget(self) -> None:
-        self._lookup: KeyLookup | None = None
+        self._lookup: Any = None
         self._held: OrderedDict[Any, tuple[float, list[Row]]] = OrderedDict()
         self._wanted: dict[Any, asyncio.Future[list[Row]]] = {}
         self._asking: asyncio.Task[None] | None = None
@@ -710,16 +734,15 @@ class JdbcLookup:
             rows_by_key[keys[number]].append(Row(**values))
         return rows_by_key
 
-    def _connected(self) -> KeyLookup:
-        link = client.Link(self._address)
-        try:
-            table_relation = link.retrying(_RETRIES, lambda connection: client.relation(connection, self._table))
-        finally:
-            link.close()
-        chosen = [table_relation.column(name) for name in self._names] or list(table_relation.columns)
-        self._names = tuple(column.name for column in chosen)
-        columns = [ScannedColumn(column.name, f"t.{client.quoted(column.name)}", column.type) for column in chosen]
-        return KeyLookup(self._address, self._table, columns, self._key, unrepresentable=self._unrepresentable)
+    def _connected(self) -> Any:
+        columns = describe_columns(self._address, self._table, self._names)
+        self._names = tuple(column.name for column in columns)
+        if not isinstance(self._address, client.Address):
+            from penstock.connectors.mysql import scan
+
+            return scan.KeyLookup(self._address, self._table, columns, self._key, _RETRIES, self._unrepresentable)
+        aliased = [replace(column, expression=f"t.{column.expression}") for column in columns]
+        return KeyLookup(self._address, self._table, aliased, self._key, unrepresentable=self._unrepresentable)
 
     def _of_cache(self, key: Any) -> list[Row] | None:
         entry = self._held.get(key)

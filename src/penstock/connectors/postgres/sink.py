@@ -107,18 +107,18 @@ def run_name(context: SinkWriterContext) -> str:
 class Writing(Protocol):
     """Writes rows within a transaction."""
 
-    def prepare(self, connection: psycopg.Connection[Any]) -> None:
+    def prepare(self, connection: Any) -> None:
         """Prepare a connection, outside a transaction."""
 
-    def run(self, connection: psycopg.Connection[Any], rows: Any) -> None:
+    def run(self, connection: Any, rows: Any) -> None:
         """Write the rows, in an open transaction."""
 
 
 class LedgerCommitter(Committer[HeldRows]):
     """Writes each committable together with its name, in one transaction each."""
 
-    def __init__(self, address: client.Address, ledger_table: str, retries: int, writing: Writing) -> None:
-        self._link = client.Link(address)
+    def __init__(self, link: client.Link, ledger_table: str, retries: int, writing: Writing) -> None:
+        self._link = link
         self._ledger = client.quoted_path(ledger_table)
         self._retries = retries
         self._writing = writing
@@ -191,12 +191,13 @@ class WrittenRows(Gathered):
     def __init__(
         self,
         context: SinkWriterContext,
-        address: client.Address,
+        link: Any,
         options: client.JdbcExecutionOptions,
         writing: Writing,
     ) -> None:
         self._context = context
-        self._link = client.Link(address)
+        #: a `Link`, or a `MySqlLink`
+        self._link = link
         self._options = options
         self._writing = writing
         self._parts: list[Any] = []
@@ -223,9 +224,9 @@ class WrittenRows(Gathered):
             self._link.retrying(self._options.max_retries, self._write)
             self._parts, self._count = [], 0
 
-    def _write(self, connection: psycopg.Connection[Any]) -> None:
+    def _write(self, connection: Any) -> None:
         self._writing.prepare(connection)
-        with connection.transaction():
+        with self._link.transaction(connection):
             self._writing.run(connection, self._parts)
 
     def close(self) -> None:
@@ -475,10 +476,6 @@ def is_plain_table(connection: psycopg.Connection[Any], table: str) -> bool:
     return row is not None and bool(row[0])
 
 
-if TYPE_CHECKING:
-    pass
-
-
 class JdbcSink(Sink[Any]):
     """Executes a statement for each record; created by `sink` or `exactly_once_sink`.
 
@@ -494,7 +491,7 @@ class JdbcSink(Sink[Any]):
     def __init__(
         self,
         statement: Statement,
-        address: client.Address,
+        address: Any,
         execution: client.JdbcExecutionOptions,
         exactly_once: client.JdbcExactlyOnceOptions | None,
         names: tuple[str, ...] = (),
@@ -527,7 +524,7 @@ class JdbcSink(Sink[Any]):
 
         Raises:
             MisuseError: if the statement does not fit the type.
-            ConfigurationError: if the statement has no `?`, or psycopg is missing.
+            ConfigurationError: if the statement has no `?`, or the driver of the database is missing.
         """
         return JdbcSink._build_sink(sql, type_info, jdbc_connection_options, jdbc_execution_options, None)
 
@@ -554,8 +551,16 @@ class JdbcSink(Sink[Any]):
         execution: client.JdbcExecutionOptions | None,
         exactly_once: client.JdbcExactlyOnceOptions | None,
     ) -> JdbcSink:
-        client.driver()
-        statement = Statement.of(sql)
+        address = connection.address()
+        if isinstance(address, client.Address):
+            client.driver()
+            statement = Statement.of(sql)
+        else:
+            from penstock.connectors.mysql import client as mysql_client
+            from penstock.connectors.mysql import sink as mysql_sink
+
+            mysql_client.load_library()
+            statement = mysql_sink.parse_statement(sql)
         fields = type_info.get_field_types() if isinstance(type_info, RowTypeInfo | TupleTypeInfo) else None
         if fields is not None and len(fields) != statement.count:
             raise MisuseError(
@@ -563,13 +568,22 @@ class JdbcSink(Sink[Any]):
             )
         names = tuple(type_info.get_field_names()) if isinstance(type_info, RowTypeInfo) else ()
         options = execution or client.JdbcExecutionOptions.defaults()
-        return JdbcSink(statement, connection.address(), options, exactly_once, names)
+        return JdbcSink(statement, address, options, exactly_once, names)
+
+    def _link_and_writing(self) -> tuple[Any, Writing]:
+        if isinstance(self._address, client.Address):
+            return client.Link(self._address), Execution(self._statement)
+        from penstock.connectors.mysql.client import MySqlLink
+        from penstock.connectors.mysql.sink import StatementWriting
+
+        return MySqlLink(self._address), StatementWriting(self._statement)
 
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, Any]:
         """See `Sink`."""
         to_row = _row_maker(self._statement, self._names)
+        link, writing = self._link_and_writing()
         gathered: Gathered = (
-            WrittenRows(context, self._address, self._execution, Execution(self._statement))
+            WrittenRows(context, link, self._execution, writing)
             if self._exactly_once is None
             else RowsToHold(run_name(context))
         )
@@ -580,7 +594,12 @@ class JdbcSink(Sink[Any]):
         options = self._exactly_once
         if options is None:
             return None
-        return LedgerCommitter(self._address, options.ledger_table, options.max_retries, Execution(self._statement))
+        link, writing = self._link_and_writing()
+        if isinstance(self._address, client.Address):
+            return LedgerCommitter(link, options.ledger_table, options.max_retries, writing)
+        from penstock.connectors.mysql.sink import MySqlLedger
+
+        return MySqlLedger(link, options.ledger_table, options.max_retries, writing)
 
     @property
     def shows_on_commit(self) -> bool:

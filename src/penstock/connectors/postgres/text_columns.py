@@ -58,7 +58,12 @@ def check_mode(mode: str) -> str:
 
 
 def read_one_by_one(
-    texts: pa.Array, kind: pa.DataType, name: str, mode: str, read: Callable[[pa.Array, pa.DataType], pa.Array]
+    texts: pa.Array,
+    kind: pa.DataType,
+    name: str,
+    mode: str,
+    read: Callable[[pa.Array, pa.DataType], pa.Array],
+    server: str = "PostgreSQL",
 ) -> pa.Array:
     """Read a column of texts, although the type may not hold some of them.
 
@@ -68,6 +73,7 @@ def read_one_by_one(
         name: the column's name, for errors.
         mode: `FAIL` or `NULL`.
         read: reads texts as values of the type; raises if it cannot.
+        server: the server's name, for errors.
 
     Raises:
         FormatError: for a value that the type cannot hold, in mode `FAIL`.
@@ -81,7 +87,7 @@ def read_one_by_one(
             readable.append(None)
         else:
             raise FormatError(
-                f"column {name!r} of PostgreSQL has the value {text!r}, which {kind} cannot hold: declare the column "
+                f"column {name!r} of {server} has the value {text!r}, which {kind} cannot hold: declare the column "
                 f"as text (STRING), or read such values as NULL ('{OPTION}' = '{NULL}')"
             )
     return read(pa.array(readable, pa.string()), kind)

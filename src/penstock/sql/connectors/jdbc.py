@@ -1,4 +1,4 @@
-"""`jdbc`: reads, looks up and writes PostgreSQL tables.
+"""`jdbc`: reads, looks up and writes tables of PostgreSQL, MySQL and MariaDB; the URL chooses the dialect.
 
 **Writing.** `JdbcTableSink` writes a table's changes: inserts, or upserts and deletes by primary key. Only the last
 change of each key in a batch is written: one INSERT … ON CONFLICT upserts rows, and one DELETE removes rows. Writing a
@@ -9,10 +9,7 @@ Keys that differ here may be equal in the database: in a column of type timestam
 with fewer digits. If the types of the key columns allow that, the database determines the last change of each key
 itself.
 
-**Conditions.** `to_sql_condition` translates query conditions to PostgreSQL's SQL. Both systems agree on integers,
-decimals, booleans, dates and timestamps. They differ in part on strings (CHAR is padded with blanks here, but not in
-PostgreSQL) and on floats (PostgreSQL sorts NaN above all other numbers). Conditions on these are translated only if
-they exclude no matching row, and the query evaluates them again.
+**MySQL and MariaDB** are written by `MySqlRows` in the same way, see `penstock.connectors.mysql.sink`.
 
 **Lookups.** `JdbcLookupReader` finds rows by key for lookup joins, with one query per batch of keys.
 
@@ -27,13 +24,16 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from penstock.base.config_options import ConfigOption, ConfigOptions
-from penstock.base.errors import ConfigurationError, OperationError, UnsupportedError
+from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.codecs.column_data import ColumnData
+from penstock.connectors.mysql import scan as mysql_scan
+from penstock.connectors.mysql.client import MySqlLink, load_library
+from penstock.connectors.mysql.sink import MySqlLedger, MySqlTarget
 from penstock.connectors.postgres import client, text_columns
 from penstock.connectors.postgres.scan import FETCH_SIZE, JdbcSource, KeyLookup, Partitions, Scanned, ScannedColumn
 from penstock.connectors.postgres.sink import (
@@ -41,20 +41,28 @@ from penstock.connectors.postgres.sink import (
     GatheringWriter,
     LedgerCommitter,
     RowsToHold,
+    Writing,
     WrittenRows,
     is_plain_table,
     run_name,
 )
 from penstock.runtime.connector import Committer, Sink, SinkWriter, SinkWriterContext
+from penstock.sql.connectors.jdbc_dialects import (
+    Condition,
+    MySqlRows,
+    delete_rows,
+    dialect_of,
+    to_sql_condition,
+)
 from penstock.sql.connectors.pgvector import StoredInPostgres, find_vectors
 from penstock.sql.data import types
-from penstock.sql.data.arrow import arrow_type, columns_of_changes, to_column
+from penstock.sql.data.arrow import arrow_type, columns_of_changes
 from penstock.sql.data.types import DataType
 from penstock.sql.logical.nodes import ALL, DELETE, INSERTS, UPDATE_BEFORE, PlanColumn, RowSchema, Scan, Write
 from penstock.sql.tables import tables
 from penstock.sql.tables.connector import LookedUp, LookupReader, TableConnector, TableLookup, TableOptions
 from penstock.sql.tables.vectors import INDEX, METRIC, PGVECTOR, VectorColumn, read_vector_options
-from penstock.sql.typed import Constant, Field, FunctionCall, Typed, separated
+from penstock.sql.typed import Typed
 
 if TYPE_CHECKING:
     import psycopg
@@ -69,14 +77,14 @@ class Target:
     """The table to write.
 
     Attributes:
-        address: the database.
+        address: the database: an `Address`, or a `MySqlAddress`.
         table: the path of the table.
         names: the names of the written columns, in order.
         types: the types of these columns.
         key: the positions of the primary key columns; empty if rows are only inserted.
     """
 
-    address: client.Address
+    address: Any
     table: str
     names: tuple[str, ...]
     types: tuple[DataType, ...]
@@ -100,19 +108,28 @@ class JdbcTableSink(Sink[Any]):
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, Any]:
         """See `Sink`."""
         target = self._target
+        link, writing = self._link_and_writing()
         gathered: Gathered = (
-            WrittenRows(context, target.address, self._execution, ColumnsWriting(target))
+            WrittenRows(context, link, self._execution, writing)
             if self._ledger_table is None
             else RowsToHold(run_name(context))
         )
         return _TableWriter(target, gathered)
 
+    def _link_and_writing(self) -> tuple[Any, Writing]:
+        target = self._target
+        if isinstance(target.address, client.Address):
+            return client.Link(target.address), ColumnsWriting(target)
+        rows = MySqlTarget(target.table, target.names, target.key, self._ledger_table is not None)
+        return MySqlLink(target.address), MySqlRows(rows)
+
     def create_committer(self, context: SinkWriterContext) -> Committer[Any] | None:
         """See `Sink`."""
         if self._ledger_table is None:
             return None
-        retries = self._execution.max_retries
-        return LedgerCommitter(self._target.address, self._ledger_table, retries, ColumnsWriting(self._target))
+        link, writing = self._link_and_writing()
+        kind = LedgerCommitter if isinstance(link, client.Link) else MySqlLedger
+        return kind(link, self._ledger_table, self._execution.max_retries, writing)
 
     @property
     def shows_on_commit(self) -> bool:
@@ -285,11 +302,20 @@ def _number(key: str, default: int, description: str) -> ConfigOption[int]:
     return ConfigOptions.key(key).int_type().default_value(default).with_description(description)
 
 
-URL: Final = _text("url", "`jdbc:postgresql://HOST:PORT/DATABASE`, or `postgresql://…` with libpq's parameters.")
-TABLE: Final = _text("table-name", "The name of a table or view; `schema.table` if it is in another schema.")
+URL: Final = _text(
+    "url",
+    "`jdbc:postgresql://HOST:PORT/DATABASE`, `postgresql://…` with libpq's parameters, "
+    "`jdbc:mysql://HOST:PORT/DATABASE` or `jdbc:mariadb://HOST:PORT/DATABASE`.",
+)
+TABLE: Final = _text(
+    "table-name",
+    "The name of a table or view; `schema.table` if it is in another schema, `database.table` in MySQL and MariaDB.",
+)
 USERNAME: Final = _text("username", "The user name.")
 PASSWORD: Final = _text("password", "The password.")
-DRIVER_NAME: Final = _text("driver", "The name of a Java driver, for compatibility; only PostgreSQL's is accepted.")
+DRIVER_NAME: Final = _text(
+    "driver", "The name of a Java driver, for compatibility; only that of the URL's database is accepted."
+)
 PARTITION_COLUMN: Final = _text("scan.partition.column", "The integer column that partitions the scan.")
 PARTITION_COUNT: Final = (
     ConfigOptions.key("scan.partition.num").int_type().no_default_value().with_description("The number of partitions.")
@@ -405,15 +431,22 @@ def refuse_unsupported(options: TableOptions) -> None:
                 )
 
 
-def read_address(options: TableOptions) -> client.Address:
-    """Return the address of the database. Raises `ValidationError` if the URL is not a PostgreSQL URL."""
-    driver = options.read(DRIVER_NAME)
-    if driver not in (None, client.DRIVER):
-        raise options.wrong(DRIVER_NAME.key(), f"the only driver there is is {client.DRIVER}, not {driver}")
+def read_address(options: TableOptions) -> Any:
+    """Return the address of the database, an `Address` or a `MySqlAddress`, after importing its driver.
+
+    Raises `ValidationError` if the URL is malformed or of another database, or the driver is not that of the URL.
+    """
+    url = options.required(URL)
     try:
-        return client.Address(options.required(URL), options.read(USERNAME), options.read(PASSWORD))
+        address = client.read_address(url, options.read(USERNAME), options.read(PASSWORD))
     except ConfigurationError as error:
         raise options.wrong(URL.key(), str(error)) from error
+    try:
+        client.check_driver(url, options.read(DRIVER_NAME))
+    except ConfigurationError as error:
+        raise options.wrong(DRIVER_NAME.key(), str(error)) from error
+    client.driver() if isinstance(address, client.Address) else load_library()
+    return address
 
 
 def read_unrepresentable(options: TableOptions) -> str:
@@ -445,95 +478,6 @@ def read_partitions(options: TableOptions) -> Partitions | None:
         raise options.wrong(PARTITION_COUNT.key(), str(error)) from error
 
 
-_COMPARISONS: Final = frozenset({"=", "<>", "<", "<=", ">", ">="})
-_MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_CASTS: Final[tuple[tuple[type[DataType], str], ...]] = (
-    (types.BooleanType, "boolean"),
-    (types.IntegralType, "int8"),
-    (types.DecimalType, "numeric"),
-    (types.FractionalType, "float8"),
-    (types.DateType, "date"),
-    (types.LocalZonedTimestampType, "timestamptz"),
-    (types.TimestampType, "timestamp"),
-)
-#: longer lists of constants are evaluated by the query
-_IN_MAX: Final = 1_000
-_TEXTS: Final = (types.CharType, types.VarCharType)
-
-
-class Condition(NamedTuple):
-    """A condition in SQL, and whether it is true for exactly the same rows; otherwise it is true for more rows."""
-
-    sql: str
-    is_exact: bool
-
-
-def to_sql_condition(condition: Typed, columns: Sequence[str]) -> Condition | None:
-    """Return a condition over columns, given as SQL expressions; None if the server cannot evaluate it."""
-    if isinstance(condition, Field):
-        return Condition(columns[condition.index], True) if isinstance(condition.type, types.BooleanType) else None
-    if not isinstance(condition, FunctionCall) or condition.options:
-        return None
-    name, operands = condition.function, condition.operands
-    if name in ("AND", "OR"):
-        parts = [to_sql_condition(operand, columns) for operand in operands]
-        known = [part for part in parts if part is not None]
-        if len(known) < len(parts):
-            return None
-        return Condition("(" + f" {name} ".join(part.sql for part in known) + ")", all(part.is_exact for part in known))
-    if name == "NOT":
-        inner = to_sql_condition(operands[0], columns)
-        return Condition(f"(NOT {inner.sql})", True) if inner is not None and inner.is_exact else None
-    first = operands[0] if operands else None
-    if name in ("IS NULL", "IS NOT NULL") and isinstance(first, Field):
-        return Condition(f"({columns[first.index]} {name})", True)
-    if name == "IN" and isinstance(first, Field):
-        among = separated(operands[1:])
-        return _build_in_condition(first, among, columns) if len(among) <= _IN_MAX else None
-    if name in _COMPARISONS and len(operands) == 2:
-        return _comparison(name, *operands, columns=columns)
-    return None
-
-
-def _comparison(name: str, left: Typed, right: Typed, columns: Sequence[str]) -> Condition | None:
-    if isinstance(left, Constant) and isinstance(right, Field):
-        left, right, name = right, left, _MIRRORED.get(name, name)
-    if not isinstance(left, Field) or not isinstance(right, Constant):
-        return None
-    is_text = isinstance(left.type, _TEXTS)
-    # NaN needs no special case: `<` excludes it both in PostgreSQL and here.
-    if is_text and name != "=":
-        return None
-    value = _constant(right, left.type)
-    if value is None:
-        return None
-    is_exact = not is_text and not isinstance(left.type, types.FloatType | types.DoubleType)
-    return Condition(f"({columns[left.index]} {name} {value})", is_exact)
-
-
-def _build_in_condition(column: Field, constants: Sequence[Typed], columns: Sequence[str]) -> Condition | None:
-    values = [_constant(constant, column.type) if isinstance(constant, Constant) else None for constant in constants]
-    known = [value for value in values if value is not None]
-    if not known or len(known) < len(values):
-        return None
-    is_exact = not isinstance(column.type, (*_TEXTS, types.FloatType, types.DoubleType))
-    return Condition(f"({columns[column.index]} IN ({', '.join(known)}))", is_exact)
-
-
-def _constant(constant: Constant, other: DataType) -> str | None:
-    """Return a constant in SQL; None for NULL, and if the column is of another kind."""
-    if constant.value is None:
-        return None
-    text = text_columns.literal(text_columns.to_server_texts(to_column([constant.value], constant.type))[0].as_py())
-    if isinstance(other, _TEXTS):
-        return text if isinstance(constant.type, _TEXTS) else None
-    for kind, name in _CASTS:
-        if isinstance(constant.type, kind):
-            is_number = isinstance(constant.type, types.NumericType) and isinstance(other, types.NumericType)
-            return f"{text}::{name}" if is_number or isinstance(other, kind) else None
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class JdbcScan(tables.TableScan, tables.ProjectionPushDown, tables.FilterPushDown, tables.LimitPushDown):
     """Reads some columns, and filters rows on the server.
@@ -549,7 +493,7 @@ class JdbcScan(tables.TableScan, tables.ProjectionPushDown, tables.FilterPushDow
         unrepresentable: what to do with values that a type cannot hold.
     """
 
-    address: client.Address
+    address: Any
     table: str
     columns: tuple[PlanColumn, ...]
     fetch_size: int
@@ -560,8 +504,10 @@ class JdbcScan(tables.TableScan, tables.ProjectionPushDown, tables.FilterPushDow
 
     def reader(self) -> tables.TableReader:
         """See `TableScan`."""
+        # The engine of MySQL looks the column up, and says itself how to select it.
+        quoted = client.quoted if isinstance(self.address, client.Address) else str
         columns = tuple(
-            ScannedColumn(name, client.quoted(column.name), arrow_type(column.type))
+            ScannedColumn(name, quoted(column.name), arrow_type(column.type))
             for name, column in zip(tables.column_names(len(self.columns)), self.columns, strict=True)
         )
         scanned = Scanned(
@@ -584,8 +530,9 @@ class JdbcScan(tables.TableScan, tables.ProjectionPushDown, tables.FilterPushDow
         """See `FilterPushDown`. Filters nothing if unrepresentable values become NULL, which the server cannot know."""
         if self.unrepresentable == text_columns.NULL:
             return tables.Filtered(self, tuple(conditions), ())
-        names = [client.quoted(column.name) for column in self.columns]
-        translated = [(condition, to_sql_condition(condition, names)) for condition in conditions]
+        dialect = dialect_of(self.address)
+        names = [dialect.quoted(column.name) for column in self.columns]
+        translated = [(condition, to_sql_condition(condition, names, dialect)) for condition in conditions]
         pushed = tuple(known.sql for _, known in translated if known is not None)
         remaining = tuple(condition for condition, known in translated if known is None or not known.is_exact)
         used = tuple(condition for condition, known in translated if known is not None and not known.is_exact)
@@ -610,7 +557,7 @@ class LookupSpec:
         unrepresentable: what to do with values that a type cannot hold.
     """
 
-    address: client.Address
+    address: Any
     table: str
     names: tuple[str, ...]
     types: tuple[pa.DataType, ...]
@@ -623,11 +570,13 @@ class JdbcLookupReader(LookupReader):
     """See the module docstring."""
 
     def __init__(self, spec: LookupSpec) -> None:
+        is_postgres = isinstance(spec.address, client.Address)
         columns = [
-            ScannedColumn(name, f"t.{client.quoted(name)}", kind)
+            ScannedColumn(name, f"t.{client.quoted(name)}" if is_postgres else name, kind)
             for name, kind in zip(spec.names, spec.types, strict=True)
         ]
-        self._lookup = KeyLookup(
+        kind = KeyLookup if is_postgres else mysql_scan.KeyLookup
+        self._lookup = kind(
             spec.address,
             spec.table,
             columns,
@@ -676,10 +625,9 @@ class JdbcConnector(TableConnector):
 
     def scan(self, scan: Scan, options: TableOptions) -> tables.TableScan:
         """Return the scan. Raises `ValidationError` for conflicting options."""
-        client.driver()
-        check_types(options.title, scan.schema)
+        address = _read_checked(options, scan.schema)
         return JdbcScan(
-            read_address(options),
+            address,
             options.required(TABLE),
             tuple(scan.schema),
             _at_least(1, options, FETCH.key(), options.read(FETCH)),
@@ -689,10 +637,8 @@ class JdbcConnector(TableConnector):
 
     def lookup(self, scan: Scan, key: Sequence[int], options: TableOptions) -> TableLookup:
         """Return a lookup by all key columns."""
-        client.driver()
-        check_types(options.title, scan.schema)
         spec = LookupSpec(
-            read_address(options),
+            _read_checked(options, scan.schema),
             options.required(TABLE),
             tuple(scan.schema.names),
             tuple(arrow_type(column.type) for column in scan.schema),
@@ -708,7 +654,8 @@ class JdbcConnector(TableConnector):
         about = read_vector_options(scan.options, options.title)
         if about.read(INDEX) != PGVECTOR:
             return None
-        client.driver()
+        if not isinstance(read_address(options), client.Address):
+            raise UnsupportedError(f"table {options.title}: pgvector searches tables of PostgreSQL alone")
         check_types(options.title, scan.schema)
         searched = VectorColumn(scan.schema, column, about.read(METRIC), options.title)
         table, mode = options.required(TABLE), read_unrepresentable(options)
@@ -718,31 +665,28 @@ class JdbcConnector(TableConnector):
         self, options: TableOptions, path: tuple[str, ...], condition: Typed | None, names: Sequence[str]
     ) -> int | None:
         """See `TableConnector`. The server removes the rows, if it evaluates the condition exactly as a query would."""
-        known = Condition("TRUE", True)
+        address, known = read_address(options), Condition("TRUE", True)
+        dialect = dialect_of(address)
         if condition is not None:
-            known = to_sql_condition(condition, [client.quoted(name) for name in names]) or Condition("", False)
+            columns = [dialect.quoted(name) for name in names]
+            known = to_sql_condition(condition, columns, dialect) or Condition("", False)
         if not known.is_exact:
             return None
-        psycopg, address = client.driver(), read_address(options)
-        table = client.quoted_path(options.required(TABLE))
-        try:
-            with client.connect(address) as connection:
-                return int(connection.execute(f"DELETE FROM {table} WHERE {known.sql}").rowcount)
-        except psycopg.Error as error:
-            text = " ".join(str(error).split())[:300]
-            raise OperationError(f"rows of table {options.title} could not be removed: {text}") from error
+        return delete_rows(address, options.required(TABLE), known.sql, options.title)
 
     def writer(self, write: Write, options: TableOptions) -> tables.TableWriter:
         """Return a writer, which writes by primary key if the table declares one."""
-        client.driver()
         if write.overwrites:
             raise UnsupportedError(
                 f"INSERT OVERWRITE into table {options.title} is not supported: delete its rows first"
             )
-        check_types(options.title, write.schema)
         schema = write.schema
         target = Target(
-            read_address(options), options.required(TABLE), tuple(schema.names), tuple(schema.types), tuple(write.key)
+            _read_checked(options, schema),
+            options.required(TABLE),
+            tuple(schema.names),
+            tuple(schema.types),
+            tuple(write.key),
         )
         guarantee = options.read(GUARANTEE).lower()
         if guarantee not in _GUARANTEES:
@@ -760,14 +704,22 @@ class JdbcConnector(TableConnector):
         return tables.TableWriter(sink, ALL, wants_before=False, takes_columns=True, deletes_by_key=True)
 
 
-def check_types(title: str, schema: RowSchema) -> None:
-    """Raise `UnsupportedError` for column types that PostgreSQL lacks."""
+def _read_checked(options: TableOptions, schema: RowSchema) -> Any:
+    address = read_address(options)
+    check_types(options.title, schema, isinstance(address, client.Address))
+    return address
+
+
+def check_types(title: str, schema: RowSchema, has_arrays: bool = True) -> None:
+    """Raise `UnsupportedError` for column types that the database lacks; of these, only PostgreSQL has arrays."""
     for column in schema:
-        kind = column.type.element_type if type(column.type) is types.ArrayType else column.type
+        is_array = type(column.type) is types.ArrayType and has_arrays
+        kind = column.type.element_type if is_array and isinstance(column.type, types.ArrayType) else column.type
         if not isinstance(kind, _PLAIN):
             raise UnsupportedError(
                 f"column '{column.name}' of table {title} is {column.type}, which is not read from or written into "
-                "PostgreSQL: declare it as STRING, and take it apart by functions of JSON"
+                f"{'PostgreSQL' if has_arrays else 'MySQL and MariaDB'}: declare it as STRING, and take it apart by "
+                "functions of JSON"
             )
 
 

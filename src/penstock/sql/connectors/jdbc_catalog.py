@@ -1,22 +1,25 @@
-"""`JdbcCatalog`: the tables of a PostgreSQL server, which are found by name and not changed, as in Flink.
+"""`JdbcCatalog`: the tables of PostgreSQL, MySQL or MariaDB, which are found by name and not changed, as in Flink.
 
-A database of the catalog is one of the server. A table is named `schema.table` in backticks, or `table` if its schema
-is `public`. The connector `jdbc` reads, looks up and writes it. Statements that make, alter or drop something are
-refused: the server's own SQL does that.
+A database of the catalog is one of the server. A table of PostgreSQL is named `schema.table` in backticks, or `table`
+if its schema is `public`; one of MySQL and MariaDB, `table`. The connector `jdbc` reads, looks up and writes it.
+Statements that make, alter or drop something are refused: the server's own SQL does that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 from urllib.parse import quote
 
-from penstock.base.errors import OperationError, UnsupportedError
+from penstock.base.errors import MissingPathError, OperationError, UnsupportedError
+from penstock.connectors.mysql import client as mysql_client
+from penstock.connectors.mysql.values import to_arrow_type
 from penstock.connectors.postgres import client
 from penstock.connectors.postgres.text_columns import VECTORS
 from penstock.sql.catalogs.catalog import Catalog, CatalogBaseTable, CatalogDatabase, CatalogFunction, ObjectPath
 from penstock.sql.catalogs.columns import Schema, UnresolvedColumn
 from penstock.sql.data import types
+from penstock.sql.data.arrow import logical_type
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.parser.statements import AlterAction
 
@@ -243,6 +246,117 @@ class JdbcCatalog(Catalog):
         return []
 
 
+#: databases that belong to the server, and its types without a counterpart in SQL
+_DATABASES_OF_MYSQL: Final = ("information_schema", "mysql", "performance_schema", "sys")
+_REFUSED_OF_MYSQL: Final = (
+    "geometry",
+    "point",
+    "linestring",
+    "polygon",
+    "vector",
+    "geometrycollection",
+    "geomcollection",
+)
+_MOMENTS_OF_MYSQL: Final[dict[str, Callable[[int], types.DataType]]] = {
+    "time": types.TimeType,
+    "datetime": types.TimestampType,
+    "timestamp": types.LocalZonedTimestampType,
+}
+
+
+def from_mysql_type(column: mysql_client.ServerColumn) -> types.DataType | None:
+    """Return the type of a column of MySQL or MariaDB; None for a type without a counterpart.
+
+    It is that of Flink's table of types. Moments (TIMESTAMP) are TIMESTAMP_LTZ, YEAR is INT, ENUM, SET and JSON are
+    STRING, and BIT of several bits is BYTES.
+    """
+    kind = column.kind
+    if kind in _REFUSED_OF_MYSQL or kind.startswith("multi"):
+        return None
+    if kind in _MOMENTS_OF_MYSQL:
+        return _MOMENTS_OF_MYSQL[kind](column.precision or 0)
+    if kind in ("char", "varchar") and column.length:
+        return types.VarCharType(column.length)
+    if kind == "decimal" and (column.precision or 0) > types.PRECISION_MAX:
+        return None
+    return logical_type(to_arrow_type(column))
+
+
+class MySqlCatalog(JdbcCatalog):
+    """The catalog of a server of MySQL or MariaDB."""
+
+    def _rows(self, database: str, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        rows: list[tuple[Any, ...]] = self._ask(
+            database, lambda connection: mysql_client.query(connection, query, values or None)
+        )
+        return rows
+
+    def _ask(self, database: str, work: Callable[[Any], Any]) -> Any:
+        address = mysql_client.MySqlAddress.of_url(self._url(database), self._user, self._password)
+        link = mysql_client.MySqlLink(address)
+        try:
+            return link.retrying(0, work)
+        except OperationError as error:
+            raise OperationError(f"catalog {self.name}: {error}") from error
+        finally:
+            link.close()
+
+    def list_databases(self) -> list[str]:
+        """See `Catalog`."""
+        query = "SELECT SCHEMA_NAME FROM information_schema.SCHEMATA ORDER BY 1"
+        return [name for (name,) in self._rows(self._default_database, query) if name not in _DATABASES_OF_MYSQL]
+
+    def list_tables(self, database_name: str) -> list[str]:
+        """See `Catalog`. Views of the server are tables here."""
+        self.get_database(database_name)
+        query = (
+            "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s "
+            "AND TABLE_TYPE IN ('BASE TABLE', 'VIEW', 'SYSTEM VERSIONED') ORDER BY 1"
+        )
+        return [name for (name,) in self._rows(self._default_database, query, database_name)]
+
+    def table_exists(self, table_path: ObjectPath) -> bool:
+        """See `Catalog`."""
+        return self._relation(table_path) is not None
+
+    def _relation(self, path: ObjectPath) -> mysql_client.Relation | None:
+        name = f"{mysql_client.quoted(path.database_name)}.{mysql_client.quoted(path.object_name)}"
+        try:
+            relation: mysql_client.Relation = self._ask(
+                self._default_database, lambda connection: mysql_client.read_relation(connection, name)
+            )
+        except MissingPathError:
+            return None
+        return relation
+
+    def get_table(self, table_path: ObjectPath) -> CatalogBaseTable:
+        """See `Catalog`. Raises `UnsupportedError` for a column of a type without a counterpart."""
+        relation = self._relation(table_path)
+        if relation is None:
+            raise ValidationError(f"Table (or view) {table_path} does not exist in Catalog {self.name}.")
+        columns = []
+        for column in relation.columns:
+            data_type = from_mysql_type(column)
+            if data_type is None:
+                raise UnsupportedError(
+                    f"column '{column.name}' of table {table_path} in catalog {self.name} is {column.sql_type}, which "
+                    "has no counterpart in SQL here: declare a TEMPORARY TABLE with 'connector' = 'jdbc' and the "
+                    "column as STRING or BYTES, or without it"
+                )
+            data_type = data_type if column.is_nullable else data_type.not_null()
+            columns.append(UnresolvedColumn(column.name, data_type, comment=column.comment or None))
+        shown = {
+            "connector": "jdbc",
+            "table-name": mysql_client.quoted(table_path.object_name),
+            "url": self._url(table_path.database_name),
+        }
+        secrets = {"username": self._user, "password": self._password}
+        constraint = "PRIMARY" if relation.key else None
+        return CatalogBaseTable(
+            Schema(tuple(columns), (), relation.key, constraint), shown, connector_options={**shown, **secrets}
+        )
+
+
 def jdbc_catalog(name: str, options: Mapping[str, str]) -> JdbcCatalog:
     """Return a catalog from the options of CREATE CATALOG, which are Flink's.
 
@@ -250,7 +364,6 @@ def jdbc_catalog(name: str, options: Mapping[str, str]) -> JdbcCatalog:
         ValidationError: for missing or unknown options.
         OperationError: if the default database cannot be reached.
     """
-    client.driver()
     missing = [key for key in _REQUIRED if not options.get(key)]
     if missing:
         raise ValidationError(f"catalog '{name}' of type '{TYPE}' needs the options {', '.join(missing)}")
@@ -261,17 +374,19 @@ def jdbc_catalog(name: str, options: Mapping[str, str]) -> JdbcCatalog:
             f"{', '.join(_REQUIRED)}"
         )
     base_url = options["base-url"]
-    if not base_url.startswith(("jdbc:postgresql://", "postgresql://")):
+    dialect = client.dialect_of(base_url)
+    if not dialect:
         raise UnsupportedError(
-            f"catalog '{name}': 'base-url' begins with jdbc:postgresql://, because the catalog speaks to PostgreSQL "
-            "alone: declare tables of other databases one by one"
+            f"catalog '{name}': {client.describe_dialects(base_url)}; declare tables of other databases one by one"
         )
+    client.driver() if dialect == "postgresql" else mysql_client.load_library()
     base, _, last = base_url.partition("?")[0].partition("://")[2].partition("/")
     if not base or last:
         raise ValidationError(
             f"catalog '{name}': 'base-url' ends before the name of a database, such as jdbc:postgresql://db:5432/"
         )
-    return JdbcCatalog(name, base_url, *(options[key] for key in _REQUIRED[1:]))
+    kind = JdbcCatalog if dialect == "postgresql" else MySqlCatalog
+    return kind(name, base_url, *(options[key] for key in _REQUIRED[1:]))
 
 
 __all__ = ["JdbcCatalog", "jdbc_catalog"]
