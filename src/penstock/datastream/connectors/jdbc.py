@@ -1,4 +1,4 @@
-"""PostgreSQL under PyFlink's names for JDBC, with an additional source and lookup."""
+"""PostgreSQL, MySQL and MariaDB under PyFlink's names for JDBC, with an additional source and lookup."""
 
 from penstock.connectors.postgres.client import (
     JdbcConnectionOptions,
