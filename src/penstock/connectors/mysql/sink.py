@@ -34,7 +34,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.base.errors import ConfigurationError, OperationError, UnsupportedError
+from penstock.base.errors import ConfigurationError, FormatError, OperationError, UnsupportedError
 from penstock.connectors.mysql import client, values
 from penstock.connectors.postgres.sink import HeldRows, Statement, Writing
 from penstock.runtime.connector import Committer
@@ -111,7 +111,7 @@ class TableWriting:
         if target.is_exactly_once:
             check_engine(connection, relation.path)
         self._guards = any(set(names) != key for names in relation.uniques)
-        self._longest = int(client.query(connection, "SELECT @@max_allowed_packet")[0][0]) - 1_024
+        self._longest = read_longest(connection)
         limit_idleness(connection)
         self._relation, self._connection = relation, connection
 
@@ -149,8 +149,9 @@ class TableWriting:
     def _insert(self, connection: Any, columns: Sequence[pa.Array]) -> None:
         names = ", ".join(map(client.quoted, self._target.names))
         head, tail = f"INSERT INTO {self._table} ({names}) VALUES ", self._clause()
-        for rows in self._pieces(values.to_rows(columns), self._longest - len((head + tail).encode())):
-            client.execute(connection, head + ",".join(rows) + tail)
+        longest = self._longest - len((head + tail).encode())
+        for rows in split_rows(values.to_rows(columns), longest, f"table {self._table}"):
+            client.execute(connection, head + rows + tail)
 
     def _clause(self) -> str:
         target = self._target
@@ -183,20 +184,30 @@ class TableWriting:
                 )
             client.execute(connection, f"DELETE FROM {self._table} WHERE {condition}")
 
-    def _pieces(self, rows: pa.Array, longest: int) -> Iterator[list[str]]:
-        """Yield the rows in pieces that make statements of about `STATEMENT_BYTES`, and never more than the longest."""
-        sizes = np.cumsum(pc.binary_length(rows).to_numpy().astype(np.int64) + 1)
-        begin, done = 0, 0
-        while begin < len(rows):
-            end = max(begin + 1, int(np.searchsorted(sizes, done + min(STATEMENT_BYTES, longest), "right")))
-            size = int(sizes[end - 1]) - done
-            if size > longest:
-                raise OperationError(
-                    f"a row of table {self._table} makes a statement of {size} bytes, and the server takes "
-                    f"{longest}: raise its variable max_allowed_packet"
-                )
-            yield rows.slice(begin, end - begin).to_pylist()
-            begin, done = end, done + size
+
+def split_rows(rows: pa.Array, longest: int, table: str) -> Iterator[str]:
+    """Yield the rows in lists of about `STATEMENT_BYTES`, and never of more bytes than the longest.
+
+    Raises:
+        OperationError: for a row that is longer.
+    """
+    sizes = np.cumsum(pc.binary_length(rows).to_numpy().astype(np.int64) + 1)
+    begin, done = 0, 0
+    while begin < len(rows):
+        end = max(begin + 1, int(np.searchsorted(sizes, done + min(STATEMENT_BYTES, longest), "right")))
+        size = int(sizes[end - 1]) - done
+        if size > longest:
+            raise OperationError(
+                f"a row of {table} makes a statement of {size} bytes, and the server takes {longest}: raise its "
+                "variable max_allowed_packet"
+            )
+        yield ",".join(rows.slice(begin, end - begin).to_pylist())
+        begin, done = end, done + size
+
+
+def read_longest(connection: Any) -> int:
+    """Return how many bytes a statement may have, with some to spare."""
+    return int(client.query(connection, "SELECT @@max_allowed_packet")[0][0]) - 1_024
 
 
 class _RefusedRows:
@@ -353,23 +364,61 @@ def parse_statement(sql: str) -> Statement:
     return Statement(sql, "".join(parts), count, None)
 
 
+#: An INSERT of one row of placeholders, with what comes before and behind it.
+_PLAIN: Final = re.compile(
+    r"(?P<head>\s*(?:INSERT|REPLACE)\b[^%]*?\bVALUES\s*)\(\s*%s(?:\s*,\s*%s)*\s*\)"
+    r"(?P<tail>\s*(?:(?:AS|ON\s+DUPLICATE)\s[^%]*)?)",
+    re.IGNORECASE,
+)
+
+
 class StatementWriting:
-    """Executes a statement for rows, once per transaction."""
+    """Executes a statement for rows, once per transaction. An INSERT is sent with many rows at a time."""
 
     def __init__(self, statement: Statement) -> None:
         self._statement = statement
         self._connection: Any = None
+        self._longest = 0
+        match = _PLAIN.fullmatch(statement.executed.rstrip(" ;\n"))
+        is_plain = match is not None and statement.executed.count("%s") == statement.count
+        self._ends = (match["head"], match["tail"]) if match is not None and is_plain else None
 
     def prepare(self, connection: Any) -> None:
         """Prepare a connection, outside a transaction."""
         if connection is not self._connection:
             limit_idleness(connection)
+            self._longest = read_longest(connection)
             self._connection = connection
 
     def run(self, connection: Any, rows: Sequence[Sequence[Any]]) -> None:
-        """Execute the statement for each row, in an open transaction. An INSERT is sent with many rows at a time."""
-        with client.naming(f"the server refuses what {self._statement.sql!r} writes"), connection.cursor() as cursor:
-            cursor.executemany(self._statement.executed, [tuple(map(to_parameter, row)) for row in rows])
+        """Execute the statement for each row, in an open transaction."""
+        statement = self._statement
+        literals = None if self._ends is None else to_literal_rows(rows)
+        with client.naming(f"the server refuses what {statement.sql!r} writes"):
+            if self._ends is not None and literals is not None:
+                head, tail = self._ends
+                longest = self._longest - len((head + tail).encode())
+                for some in split_rows(literals, longest, f"{statement.sql!r}"):
+                    client.execute(connection, head + some + tail)
+                return
+            with connection.cursor() as cursor:
+                cursor.executemany(statement.executed, [tuple(map(to_parameter, row)) for row in rows])
+
+
+def to_literal_rows(rows: Sequence[Sequence[Any]]) -> pa.Array | None:
+    """Return rows as `(a,b)` in SQL; None if the values of a field have no common type.
+
+    Raises:
+        FormatError: for NaN and infinity.
+    """
+    try:
+        columns = [pa.array(column) for column in zip(*rows, strict=True)]
+        literals = [values.to_literals(column, f"#{number}") for number, column in enumerate(columns, 1)]
+    except (pa.ArrowException, UnsupportedError, TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, FormatError):
+            raise
+        return None
+    return values.to_rows(literals)
 
 
 def to_parameter(value: Any) -> Any:

@@ -329,6 +329,8 @@ def to_literals(column: pa.Array, title: str) -> pa.Array:
         UnsupportedError: for types that the server does not have.
     """
     kind = column.type
+    if pa.types.is_null(kind):
+        return pa.array(["NULL"] * len(column), pa.string())
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         escaped = pc.replace_substring(pc.replace_substring(column, "\\", "\\\\"), "'", "''")
         texts = pc.binary_join_element_wise("'", escaped, "'", "")
