@@ -64,7 +64,6 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "src/penstock/connectors/http_server.py": ("tests/connectors/http/", "tests/server/rest/"),
     "src/penstock/connectors/webhook.py": ("tests/connectors/http/",),
     "src/penstock/connectors/prometheus.py": ("tests/connectors/prometheus/",),
-    "src/penstock/connectors/http_client.py": ("tests/connectors/opensearch/", "tests/table/models/"),
     "src/penstock/connectors/mysql/": ("tests/connectors/mysql/",),
     "src/penstock/connectors/opensearch.py": ("tests/connectors/opensearch/",),
     "src/penstock/connectors/postgres/": ("tests/connectors/postgres/",),

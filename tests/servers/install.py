@@ -3,8 +3,7 @@
 import subprocess
 from contextlib import suppress
 
-from tests.servers import aws, opensearch, registry
-from tests.servers import mongodb, opensearch, registry
+from tests.servers import aws, mongodb, opensearch, registry
 
 from penstock.base.errors import PenstockError
 from penstock.cli.trial import servers as kafka

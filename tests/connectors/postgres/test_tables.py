@@ -162,5 +162,5 @@ def test_mistakes_are_named(database: Database) -> None:
     tables.execute_sql(
         "CREATE TABLE m (a INT) WITH ('connector' = 'jdbc', 'url' = 'jdbc:oracle://h/d', 'table-name' = 't')"
     )
-    with pytest.raises(ValidationError, match="PostgreSQL, MySQL and MariaDB.*no dialect of Oracle"):
+    with pytest.raises(ValidationError, match=r"PostgreSQL, MySQL and MariaDB.*no dialect of Oracle"):
         tables.execute_sql("SELECT * FROM m").collect()
