@@ -154,6 +154,13 @@ Event: TypeAlias = SchemaChangeEvent | DataChangeEvent
 class TableSchema:
     """The columns of a table, its primary key (empty without one), and its comment.
 
+    Attributes:
+        columns: the columns, in order.
+        primary_key: the names of the key columns; empty without a key.
+        comment: the comment of the table.
+        partition_keys: the columns by which a target partitions the table; sources leave them empty.
+        options: options for the creation of the table in a target, as (key, value); sources leave them empty.
+
     Examples:
         >>> import pyarrow as pa
         >>> from penstock.connectors.cdc.events import AddColumnEvent, Column, ColumnPosition, TableId, TableSchema
@@ -166,6 +173,8 @@ class TableSchema:
     columns: tuple[Column, ...]
     primary_key: tuple[str, ...] = ()
     comment: str | None = None
+    partition_keys: tuple[str, ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -249,7 +249,7 @@ def prepare(target: Target) -> Prepared:
                 "them, leave them out, or let the sink add them by with_merge_schema(True), 'mergeSchema' = 'true'"
             )
         try:
-            table.alter.add_columns(_to_delta_fields(missing))
+            table.alter.add_columns(to_delta_fields(missing))
             _LOG.info("added columns %s to %s", ", ".join(column.name for column in missing), target.place.path)
         except DeltaError:
             if not tries_left:
@@ -263,7 +263,8 @@ def _columns_of_new(target: Target) -> pa.Schema:
     return pa.schema([column.with_nullable(fields[column.name]["nullable"]) for column in target.columns])
 
 
-def _to_delta_fields(missing: list[pa.Field]) -> list[Any]:
+def to_delta_fields(missing: list[pa.Field]) -> list[Any]:
+    """Return columns as delta-rs takes them."""
     from deltalake import Schema
 
     return list(Schema.from_arrow(stored_schema(pa.schema(missing))).fields)
@@ -667,18 +668,42 @@ def merge_changes(target: Target) -> Apply:
         files = target.place.files()
         names = [file.path for prepared in due for file in prepared.files]
         parts = [pq.read_table(path, filesystem=files, schema=changes_schema(target.columns)) for path in names]
-        before = table.version()
-        _merge(table, target, last_of_each_key(pa.concat_tables(parts), target.key), properties)
-        if table.version() == before:
-            table.create_write_transaction(
-                [],
-                "append",
-                table.schema(),
-                list(table.metadata().partition_columns),
-                commit_properties=properties,
-            )
+        _merge_noted(table, target, last_of_each_key(pa.concat_tables(parts), target.key), properties)
 
     return apply
+
+
+def merge_rows(
+    table: DeltaTable, target: Target, rows: pa.Table, is_deleted: str, properties: CommitProperties
+) -> None:
+    """Merge rows into the table, in one version with the properties even if nothing changes.
+
+    Args:
+        table: the table.
+        target: its columns and its key.
+        rows: the last change of each key.
+        is_deleted: the column of `rows` that marks deletions.
+        properties: the numbers of the commit.
+    """
+    flags = rows.column(is_deleted)
+    rows = rows.drop_columns([is_deleted]).select(target.columns.names)
+    columns = pa.schema([column.with_nullable(True) for column in target.columns])  # a deletion has a key only
+    _merge_noted(table, target, rows.cast(columns).append_column(_GONE, flags), properties)
+
+
+def _merge_noted(table: DeltaTable, target: Target, rows: pa.Table, properties: CommitProperties) -> None:
+    """Merge rows; a merge that changes nothing creates no version, so create one with the numbers."""
+    before = table.version()
+    _merge(table, target, rows, properties)
+    if table.version() == before:
+        write_nothing(table, properties)
+
+
+def write_nothing(table: DeltaTable, properties: CommitProperties) -> None:
+    """Create a version that contains only the numbers of a commit."""
+    table.create_write_transaction(
+        [], "append", table.schema(), list(table.metadata().partition_columns), commit_properties=properties
+    )
 
 
 def last_of_each_key(changes: pa.Table, key: Sequence[str]) -> pa.Table:

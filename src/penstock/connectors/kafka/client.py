@@ -149,6 +149,33 @@ def make_admin(settings: Mapping[str, Any]) -> AdminClient:
         raise ConfigurationError(f"the Kafka client cannot be set up: {_reason(error)}") from error
 
 
+class TopicCreator:
+    """Creates topics that do not exist, with the defaults of the brokers.
+
+    Args:
+        properties: the properties of a producer for the brokers.
+    """
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        settings = producer_settings(properties)
+        of_producer = ("transaction", "enable.idempotence", "partitioner", "linger.ms")
+        self._servers = properties.get("bootstrap.servers")
+        # Its requests fail when the client is collected.
+        self._admin = make_admin({key: value for key, value in settings.items() if not key.startswith(of_producer)})
+
+    def create(self, topic: str) -> None:
+        """Create a topic; raises `OperationError` if the brokers refuse, or cannot be reached."""
+        from confluent_kafka import KafkaError, KafkaException
+        from confluent_kafka.cimpl import NewTopic
+
+        try:
+            self._admin.create_topics([NewTopic(topic, -1, -1)])[topic].result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                text = f"topic {topic!r} cannot be created at {self._servers}: {error.args[0].str()}"
+                raise OperationError(text) from error
+
+
 def _reason(error: BaseException) -> str:
     first = error.args[0] if error.args else error
     describe = getattr(first, "str", None)
