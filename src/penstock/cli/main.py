@@ -10,6 +10,7 @@ from penstock.cli.console import HELP, Commands
 
 _MODULES: Final = {
     "cancel": "jobs",
+    "cdc": "cdc",
     "checkpoint": "savepoints",
     "completion": "tools",
     "config": "tools",
