@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError, ContractError
 from penstock.runtime import connector
 from penstock.runtime.records import Batch
@@ -73,6 +74,12 @@ class HybridSource(connector.Source[Any, HybridSplit]):
     def boundedness(self) -> connector.Boundedness:
         """The boundedness of the last source."""
         return self.sources[-1].boundedness
+
+    def configure(self, configuration: Configuration) -> None:
+        """Configure each source."""
+        for source in self.sources:
+            source.configure(configuration)
+        self.replayable = all(source.replayable for source in self.sources)
 
     def create_enumerator(
         self, context: connector.SplitEnumeratorContext[HybridSplit], restored: Any | None

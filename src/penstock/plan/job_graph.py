@@ -102,6 +102,8 @@ def _build(graph: StreamGraph, configuration: Configuration, job_name: str) -> J
     for node in graph.nodes:
         if node.transformation.sink is not None:
             node.transformation.sink.configure(configuration)
+        if node.transformation.source is not None:
+            node.transformation.source.configure(configuration)
     job_parameters = configuration.read(options.GLOBAL_JOB_PARAMETERS)
     builder = _JobGraphBuilder(
         graph,

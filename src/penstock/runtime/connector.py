@@ -311,6 +311,9 @@ class Source(ABC, Generic[T, SplitT]):
         `mode` is the `execution.runtime-mode`; with `is_local` one process reads the source.
         """
 
+    def configure(self, configuration: Configuration) -> None:
+        """Note settings of the job; called in the program before the source is pickled. By default nothing is noted."""
+
     def prepare(self, check_cancelled: Callable[[], None]) -> None:
         """Prepare the source in the program, before a job reads it by its splits; may take long.
 

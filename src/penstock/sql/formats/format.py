@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, ClassVar, Final, Generic, TypeVar
 import pyarrow as pa
 
 from penstock.base.config_options import ConfigOption
+from penstock.base.configuration import Configuration
 from penstock.base.errors import FormatError, PenstockError, UnsupportedError
 from penstock.codecs.column_data import ChangeData, ColumnData
 from penstock.codecs.serialization import BAD_RECORD, BadMessage, Deserialized, format_reason
@@ -217,6 +218,11 @@ class MessagesSource(connector.Source[Any, SplitT], Generic[SplitT]):
     def check_execution_mode(self, mode: str, is_local: bool) -> None:
         """Check the execution mode against the message source."""
         self._inner.check_execution_mode(mode, is_local)
+
+    def configure(self, configuration: Configuration) -> None:
+        """Configure the message source."""
+        self._inner.configure(configuration)
+        self.replayable = self._inner.replayable
 
     def create_enumerator(
         self, context: connector.SplitEnumeratorContext[SplitT], restored: Any | None
