@@ -1,0 +1,1 @@
+"""RabbitMQ: sources of queues and streams (`source`), a sink with confirms (`sink`), and connections (`client`)."""
