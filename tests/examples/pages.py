@@ -196,6 +196,14 @@ PAGES: dict[str, Page] = {
     "docs/kinesis.md": Page(("ann home", "bob home", "ann cart", "<Row('eve', 'home')>"), targets=()),
     # needs a server: tests/connectors/mongodb/test_tables.py
     "docs/mongodb.md": Page(("ann: cart", "bob: home"), targets=(), left_out=r"[+|]|\d+ rows"),
+    # need servers: tests/connectors/rabbitmq/test_page.py, and those of mqtt/ and nats/
+    "docs/rabbitmq.md": Page(("['milk', 'rum', 'tea']", "[(1, 'tea', None), (2, 'rum', 'seven')]"), targets=()),
+    "docs/mqtt.md": Page(
+        ("['cups/milk', 'cups/rum', 'cups/tea']", "[('rooms/bar', 21.5), ('rooms/cellar', 4.0)]"), targets=()
+    ),
+    "docs/nats.md": Page(
+        ("['tea', 'milk', 'rum']", "['milk', 'rum', 'tea']", "[(1, 'tea', 4), (2, 'rum', 5)]"), targets=()
+    ),
     "docs/opensearch.md": Page(("written",), targets=()),  # a server: tests/connectors/opensearch/test_server.py
     "docs/operating.md": Page(
         ("restarts: 0", "went on twice", "refused"), left_out=r"\(\d, \d+\)|\d+ COMPLETED \d+ ms \d+ bytes"
