@@ -22,6 +22,7 @@ CONNECTORS: Final = {
     "jdbc": "jdbc:JdbcConnector",
     "mongodb": "mongodb:MongodbConnector",
     "mongodb-cdc": "mongodb:MongodbCdcConnector",
+    "mysql-cdc": "mysql_cdc:MySqlCdcConnector",
     "nexmark": "nexmark:NexmarkConnector",
     "postgres-cdc": "postgres_cdc:PostgresCdcConnector",
     "print": "spark:PrintConnector",

@@ -1,0 +1,342 @@
+"""`MySqlEventSource`: the enumerator of the CDC source, its splits, and the source itself.
+
+**The course of a job.** The enumerator splits tables into chunks, and assigns each to the next reader that asks. A
+reader asks when it has emitted its chunk. When no chunk is left and all readers have asked, all chunks have been read,
+so the present end of the log is behind all of them. All readers read the log up to there, for their own chunks
+(`CatchUp`), and ask again. Then the first reader gets the log from there on (`LogStart`).
+
+With several readers each waits for a checkpoint before it asks for the last time: what it has emitted is then before
+anything that the reader of the log emits.
+
+A source that restarts alone cannot count on what readers have asked for, so all restart together.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from penstock.base.errors import ConfigurationError
+from penstock.connectors.cdc.events import TableId, TableSchema
+from penstock.connectors.mysql.cdc.binlog import LogPosition
+from penstock.connectors.mysql.cdc.checks import check_server
+from penstock.connectors.mysql.cdc.database import (
+    INITIAL,
+    SNAPSHOT,
+    CdcSettings,
+    Chunk,
+    Known,
+    MySqlDatabase,
+)
+from penstock.runtime import connector
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkSplit:
+    """A chunk to read; with `rows`, one whose rows were read, and these have not been emitted.
+
+    Attributes:
+        chunk: the chunk.
+        rows: the rows that are left; None before the chunk is read.
+        known: the table as it was read.
+        position: what the rows are as of.
+    """
+
+    chunk: Chunk
+    rows: tuple[tuple[Any, ...], ...] | None = None
+    known: Known | None = None
+    position: LogPosition | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogSplit:
+    """The log from a position on.
+
+    Attributes:
+        position: where to go on.
+        known: the tables at the position.
+        chunks: of tables whose chunks were read, those that were read here; changes count as `ChunkPositions` says. All
+            changes of other tables count.
+        announced: the schemas that were emitted.
+        is_log: whether this is the log of all tables; otherwise it is read for the chunks alone.
+        stop: where to end; None to go on forever, or until `CatchUp` says where.
+    """
+
+    position: LogPosition
+    known: dict[TableId, Known]
+    chunks: dict[TableId, tuple[tuple[Chunk, LogPosition], ...]] = field(default_factory=dict)
+    announced: dict[TableId, TableSchema] = field(default_factory=dict)
+    is_log: bool = False
+    stop: LogPosition | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CatchUp:
+    """A request to read the log up to a position, for the chunks that the reader has read."""
+
+    stop: LogPosition
+
+
+@dataclass(frozen=True, slots=True)
+class NewTables:
+    """Tables for the reader of the log to capture, unless it does so already."""
+
+    table_ids: tuple[TableId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Records that a reader has made, and not emitted because there were too many."""
+
+    records: tuple[Any, ...]
+
+
+Split: TypeAlias = ChunkSplit | LogSplit | CatchUp | NewTables | Left
+
+
+@dataclass(slots=True)
+class EnumeratorState:
+    """What the enumerator knows.
+
+    Attributes:
+        tables: those to be split; None before they are known.
+        chunks: those to be assigned.
+        stop: the position up to which readers catch up; None before all chunks are read.
+        log: the log from there on, as it is assigned; None before.
+        has_assigned_log: whether it is.
+        captured: all tables that were captured by the enumerator.
+    """
+
+    tables: list[TableId] | None = None
+    chunks: deque[ChunkSplit] = field(default_factory=deque)
+    stop: LogPosition | None = None
+    log: LogSplit | None = None
+    has_assigned_log: bool = False
+    captured: list[TableId] = field(default_factory=list)
+
+
+class CdcEnumerator(connector.SplitEnumerator[Split]):
+    """See the module docstring. `database` does the work at the server, in the background."""
+
+    def __init__(
+        self,
+        context: connector.SplitEnumeratorContext[Split],
+        settings: CdcSettings,
+        database: MySqlDatabase,
+        restored: EnumeratorState | None,
+        readers: int,
+    ) -> None:
+        self._context = context
+        self._settings = settings
+        self._database = database
+        self._state = restored or EnumeratorState()
+        self._is_restored = restored is not None
+        #: how many readers take part: the first ones
+        self._readers = readers
+        #: readers that have asked and wait for an answer
+        self._waiting: dict[int, None] = {}
+        #: readers that know where to catch up to
+        self._told: set[int] = set()
+        self._is_working = False
+        self._new_tables: NewTables | None = None
+
+    def start(self) -> None:
+        """Check the server, and find the tables."""
+        state = self._state
+        if state.tables is None:
+            self._work(self._find_tables, self._on_tables)
+        elif self._is_restored and state.has_assigned_log and self._settings.adds_tables:
+            self._work(self._database.find_tables, self._on_new_tables)
+
+    def _work(self, work: Callable[[], Any], handler: Callable[[Any], None]) -> None:
+        """Do work in the background, one thing at a time, and go on with its result."""
+        self._is_working = True
+
+        def handle(result: Any, error: BaseException | None) -> None:
+            if error is not None:
+                raise error
+            self._is_working = False
+            handler(result)
+            self._serve()
+
+        self._context.call_async(work, handle)
+
+    def _find_tables(self) -> tuple[list[TableId], LogSplit | None]:
+        check_server(self._database)
+        tables = self._database.find_tables()
+        if not tables:
+            raise ConfigurationError(
+                f"no table of {self._settings.address.shown} matches {', '.join(self._settings.tables)}, or the user "
+                "may not see it (GRANT SELECT)"
+            )
+        if self._settings.startup in (INITIAL, SNAPSHOT):
+            return tables, None
+        # The definitions are those of the present: the log from an earlier position fits if no table was altered since.
+        start = self._database.find_start()
+        known, _ = self._database.read_tables(tables)
+        return tables, LogSplit(
+            start, {key: Known(value.definition, start) for key, value in known.items()}, is_log=True
+        )
+
+    def _on_tables(self, result: tuple[list[TableId], LogSplit | None]) -> None:
+        tables, log = result
+        self._state.captured = tables
+        self._state.tables = [] if log is not None else list(tables)
+        self._state.log = log
+
+    def _on_new_tables(self, tables: list[TableId]) -> None:
+        state = self._state
+        new = tuple(table_id for table_id in tables if table_id not in state.captured)
+        state.captured += new
+        self._new_tables = NewTables(new) if new else None
+
+    def handle_split_request(self, subtask_index: int) -> None:
+        """See `SplitEnumerator`."""
+        if subtask_index >= self._readers:
+            self._context.signal_no_more_splits(subtask_index)
+            return
+        self._waiting[subtask_index] = None
+        self._serve()
+
+    def _serve(self) -> None:
+        """Answer the readers that wait, as far as that is possible."""
+        state = self._state
+        if state.tables is None:
+            return
+        if self._new_tables is not None:
+            for subtask_index in range(self._readers):
+                self._context.assign_split(self._new_tables, subtask_index)
+            self._new_tables = None
+        while state.chunks and self._waiting:
+            self._assign(state.chunks.popleft(), next(iter(self._waiting)))
+        if state.tables and not self._is_working and len(state.chunks) < self._readers:
+            table_id = state.tables[0]
+            self._work(lambda: self._database.split_table(table_id), self._on_chunks)
+        if state.tables or state.chunks or self._is_working:
+            return
+        if state.has_assigned_log:
+            for subtask_index in list(self._waiting):
+                del self._waiting[subtask_index]
+                self._context.signal_no_more_splits(subtask_index)
+            return
+        if state.log is None:
+            self._serve_snapshot()
+        elif state.stop is None or self._has_caught_up():
+            if not self._waiting:
+                return
+            state.has_assigned_log = True
+            self._assign(state.log, next(iter(self._waiting)))
+            state.log = replace(state.log, known={})
+            self._serve()
+
+    def _serve_snapshot(self) -> None:
+        """Let readers catch up when all have read their chunks."""
+        if len(self._waiting) < self._readers:
+            return
+        if self._settings.startup == SNAPSHOT:
+            for subtask_index in list(self._waiting):
+                del self._waiting[subtask_index]
+                self._context.signal_no_more_splits(subtask_index)
+            return
+        self._work(lambda: self._database.read_tables(self._state.captured), self._on_end)
+
+    def _on_end(self, result: tuple[dict[TableId, Known], LogPosition]) -> None:
+        known, position = result
+        self._state.stop = position
+        self._state.log = LogSplit(position, known, is_log=True)
+
+    def _has_caught_up(self) -> bool:
+        """Tell readers where to catch up to; return whether all have been there, and ask for what is next."""
+        assert self._state.stop is not None
+        for subtask_index in [index for index in self._waiting if index not in self._told]:
+            self._told.add(subtask_index)
+            self._assign(CatchUp(self._state.stop), subtask_index)
+        return len(self._waiting) == self._readers
+
+    def _assign(self, split: Split, subtask_index: int) -> None:
+        self._waiting.pop(subtask_index, None)
+        self._context.assign_split(split, subtask_index)
+
+    def _on_chunks(self, chunks: list[Chunk]) -> None:
+        assert self._state.tables is not None
+        del self._state.tables[0]
+        self._state.chunks.extend(map(ChunkSplit, chunks))
+
+    def add_splits_back(self, splits: Sequence[Split], subtask_index: int) -> None:
+        """See `SplitEnumerator`; all readers restart together, so this takes back what never arrived."""
+        self._waiting.pop(subtask_index, None)
+        self._state.chunks.extendleft(split for split in splits if isinstance(split, ChunkSplit))
+
+    def close(self) -> None:
+        """Close connections."""
+        self._database.close()
+
+    def snapshot_state(self, checkpoint_id: int) -> EnumeratorState:
+        """See `SplitEnumerator`."""
+        state = self._state
+        return replace(
+            state,
+            tables=None if state.tables is None else list(state.tables),
+            chunks=deque(state.chunks),
+            captured=list(state.captured),
+        )
+
+
+class MySqlEventSource(connector.Source[Any, Split]):
+    r"""Reads tables of MySQL or MariaDB, and then their changes, as the events of `penstock.connectors.cdc.events`.
+
+    Tables are read in chunks by all subtasks, without locks; then one subtask reads the log. Each change is emitted
+    exactly once, the changes of a row in order. With several subtasks the log is read after a checkpoint.
+
+    Args:
+        settings: the server, the tables, and how to read them.
+        output: makes records of changes; by default events.
+
+    Examples:
+        >>> from penstock.connectors.mysql.cdc.database import CdcSettings
+        >>> from penstock.connectors.mysql.cdc.source import MySqlEventSource
+        >>> from penstock.connectors.mysql.client import MySqlAddress
+        >>> source = MySqlEventSource(CdcSettings(MySqlAddress("db", user="cdc", password="secret"), (r"shop\..*",)))
+        >>> source.boundedness.name
+        'CONTINUOUS_UNBOUNDED'
+    """
+
+    # All readers are in one phase of the snapshot; a reader restarted alone could find the others in a later one.
+    restarts_by_reader = False
+
+    def __init__(self, settings: CdcSettings, output: Callable[[], Any] | None = None) -> None:
+        self.settings = settings
+        self._output = output
+        #: whether one subtask reads everything: splits are assigned before it is known what was read
+        self._reads_alone = False
+
+    @property
+    def boundedness(self) -> connector.Boundedness:
+        """Bounded if only the tables are read."""
+        is_bounded = self.settings.startup == SNAPSHOT
+        return connector.Boundedness.BOUNDED if is_bounded else connector.Boundedness.CONTINUOUS_UNBOUNDED
+
+    def check_execution_mode(self, mode: str, is_local: bool) -> None:
+        """Note that BATCH and MICRO_BATCH assign splits in advance."""
+        self._reads_alone = mode != "STREAMING"
+
+    def create_database(self) -> MySqlDatabase:
+        """Return what does the work at the server."""
+        return MySqlDatabase(self.settings)
+
+    def create_enumerator(
+        self, context: connector.SplitEnumeratorContext[Split], restored: Any | None
+    ) -> connector.SplitEnumerator[Split]:
+        """See `Source`."""
+        readers = 1 if self._reads_alone else context.parallelism
+        return CdcEnumerator(context, self.settings, self.create_database(), restored, readers)
+
+    def create_reader(self, context: connector.SourceReaderContext) -> connector.SourceReader[Any, Split]:
+        """See `Source`."""
+        from penstock.connectors.mysql.cdc.reader import CdcReader, EventOutput
+
+        readers = 1 if self._reads_alone else context.parallelism
+        output = EventOutput() if self._output is None else self._output()
+        return CdcReader(context, self.create_database(), output, readers)
