@@ -17,15 +17,20 @@ from penstock.connectors.cdc.events import (
 
 
 class Target:
-    """Applies events. A column `version` must go up by one with each update of a row, or a change came twice."""
+    """Applies events. A column `version` must go up by one with each update of a row, or a change came twice.
+
+    Each subtask has its own schemas: one may be behind a statement that another one has not reached.
+    """
 
     def __init__(self) -> None:
         self.schemas: dict[TableId, TableSchema] = {}
+        self._of_subtasks: dict[int, dict[TableId, TableSchema]] = {}
         self.rows: dict[TableId, dict[Any, dict[str, Any]]] = {}
         self.wrong: list[str] = []
         self.updates = 0
 
-    def apply(self, events: Iterable[Any]) -> None:
+    def apply(self, events: Iterable[Any], subtask: int = 0) -> None:
+        self.schemas = self._of_subtasks.setdefault(subtask, {})
         for event in events:
             table_id = event.table_id
             if isinstance(event, DataChangeEvent):
@@ -37,7 +42,9 @@ class Target:
                 self.rows[table_id].clear()
             elif isinstance(event, CreateTableEvent):
                 self.schemas[table_id] = event.schema
-                self.rows.setdefault(table_id, {})
+                for row in self.rows.setdefault(table_id, {}).values():
+                    for name in event.schema.names:
+                        row.setdefault(name, None)
             else:
                 self._alter(event)
 
@@ -47,10 +54,10 @@ class Target:
         self.schemas[table_id] = self.schemas[table_id].apply(event)
         for row in self.rows[table_id].values():
             if kind == "AddColumnEvent":
-                row[event.column.name] = event.column.default
+                row.setdefault(event.column.name, event.column.default)
             elif kind == "DropColumnEvent":
-                row.pop(event.name)
-            elif kind == "RenameColumnEvent":
+                row.pop(event.name, None)
+            elif kind == "RenameColumnEvent" and event.name in row:
                 row[event.new_name] = row.pop(event.name)
 
     def _change(self, event: DataChangeEvent) -> None:

@@ -12,6 +12,7 @@ the query has seen them.
 from __future__ import annotations
 
 import re
+import struct
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ from penstock.connectors.cdc.incremental import KeyRange, RowChange, correct_row
 from penstock.connectors.mysql import client
 from penstock.connectors.mysql.cdc import binlog, ddl
 from penstock.connectors.mysql.cdc.binlog import LogConnection, LogParser, LogPosition
+from penstock.connectors.mysql.cdc.checks import check_server
 from penstock.connectors.mysql.cdc.tables import (
     INTEGERS,
     TEXTS,
@@ -222,6 +224,10 @@ class MySqlDatabase:
         while self._idle:
             self._idle.pop().close()
 
+    def check(self) -> None:
+        """Check what the server must allow, see `checks`."""
+        check_server(self)
+
     # --- positions -------------------------------------------------------------------------------------------------
 
     def read_position(self, connection: Any) -> LogPosition:
@@ -285,12 +291,7 @@ class MySqlDatabase:
                 definitions = self._read_definitions(connection, wanted)
                 high = self.read_position(connection)
                 known = {table_id: Known(definition, high) for table_id, definition in definitions.items()}
-                if low == high or not any(
-                    isinstance(item, TableChanges) and item.table_id in wanted
-                    for item in self.read_log(
-                        low, high, {key: value._replace(since=low) for key, value in known.items()}
-                    )
-                ):
+                if not self._is_altered({key: item._replace(since=low) for key, item in known.items()}, low, high):
                     return known, high
         raise OperationError("the captured tables are altered all the time: their definitions cannot be read")
 
@@ -429,10 +430,7 @@ class MySqlDatabase:
             client.execute(connection, "COMMIT")
             high = self.read_position(connection)
             known = {chunk.table_id: Known(definition, position)}
-            if position == high or not any(
-                isinstance(item, TableChanges) and item.table_id == chunk.table_id
-                for item in self.read_log(position, high, known)
-            ):
+            if not self._is_altered(known, position, high):
                 return ChunkRows(definition, position, rows)
         raise altered(chunk.table_id)
 
@@ -453,15 +451,9 @@ class MySqlDatabase:
             self._lately.append((time.monotonic(), high))
             if low == high:
                 return ChunkRows(definition, high, rows)
-            changes: list[RowChange] = []
-            is_altered = False
-            for item in self.read_log(low, high, {chunk.table_id: Known(definition, low)}):
-                if isinstance(item, TableChanges) and item.table_id == chunk.table_id:
-                    is_altered = True
-                    break
-                if isinstance(item, RowChanges) and item.definition.table_id == chunk.table_id:
-                    changes += item.rows
-            if is_altered:
+            changes = self._read_changes(chunk.table_id, Known(definition, low), low, high)
+            if changes is None:
+                self._lately.clear()  # the next low watermark is behind the statement
                 continue
             if not changes:
                 return ChunkRows(definition, high, rows)
@@ -478,6 +470,28 @@ class MySqlDatabase:
             )
             return ChunkRows(definition, high, rows)
         raise altered(chunk.table_id)
+
+    def _read_changes(
+        self, table_id: TableId, known: Known, low: LogPosition, high: LogPosition
+    ) -> list[RowChange] | None:
+        """Return the changes of a table between two positions; None if it was altered."""
+        tables = {table_id: known}
+        if self._is_altered(tables, low, high):
+            return None
+        changes: list[RowChange] = []
+        for item in self.read_log(low, high, tables):
+            if isinstance(item, RowChanges):
+                changes += item.rows
+        return changes
+
+    def _is_altered(self, known: Mapping[TableId, Known], low: LogPosition, high: LogPosition) -> bool:
+        """Return whether one of the tables was altered between two positions.
+
+        Rows are not decoded: the definitions may be of after the statement.
+        """
+        return low < high and any(
+            isinstance(item, TableChanges) for item in self.read_log(low, high, known, decodes=False)
+        )
 
     def _read_low(self, connection: Any) -> LogPosition:
         """Return the last position that was read long enough ago."""
@@ -531,6 +545,7 @@ class MySqlDatabase:
         stop: LogPosition | None,
         known: Mapping[TableId, Known],
         captures_new: bool = False,
+        decodes: bool = True,
         on_connect: Callable[[LogConnection], None] | None = None,
     ) -> Iterator[RowChanges | TableChanges | Reached | None]:
         """Yield the changes of the log, and None before it waits for more.
@@ -540,6 +555,7 @@ class MySqlDatabase:
             stop: where to end; None to wait for more, forever.
             known: the tables at the begin, whose changes are wanted.
             captures_new: whether tables that are created are wanted too, if the settings capture them.
+            decodes: whether rows are wanted; otherwise only statements.
             on_connect: is given the connection, to interrupt it.
         """
         if stop is not None and start.events == start.rows == 0 and start >= stop:
@@ -565,14 +581,20 @@ class MySqlDatabase:
             try:
                 if on_connect is not None:
                     on_connect(log)
-                yield from self._parse(log, replace(start, server=identity), stop, tables, connection)
+                yield from self._parse(log, replace(start, server=identity), stop, tables, connection, decodes)
             finally:
                 log.close()
 
     def _parse(
-        self, log: LogConnection, start: LogPosition, stop: LogPosition | None, tables: LogTables, connection: Any
+        self,
+        log: LogConnection,
+        start: LogPosition,
+        stop: LogPosition | None,
+        tables: LogTables,
+        connection: Any,
+        decodes: bool,
     ) -> Iterator[RowChanges | TableChanges | Reached | None]:
-        parser = LogParser(start, tables.wants)
+        parser = LogParser(start, tables.wants if decodes else lambda _: False)
         reached = parser.boundary
         is_first = bool(start.events or start.rows)
         for packet in log.packets():
@@ -686,7 +708,7 @@ class LogTables:
                 self._decoders.clear()
         try:
             rows = entry[2].decode(event.data)
-        except (FormatError, IndexError, ValueError) as error:
+        except (LookupError, ValueError, ArithmeticError, struct.error) as error:
             raise FormatError(
                 f"a row of table {event.table.table_id} behind {boundary} cannot be read: {error}"
             ) from error

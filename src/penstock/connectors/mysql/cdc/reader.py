@@ -241,9 +241,7 @@ class _Reading:
 
     background: Background[list[Any]]
     items: deque[Any]
-    connection: list[LogConnection]
-    #: the position up to which it was read
-    reached: LogPosition | None = None
+    stop: LogPosition | None
 
 
 class CdcReader(SourceReader[Any, Split]):
@@ -285,13 +283,17 @@ class CdcReader(SourceReader[Any, Split]):
     def add_splits(self, splits: Sequence[Split]) -> None:
         """See `SourceReader`."""
         self._has_asked = False
-        for split in splits:
+        for held in splits:
+            split: Split | None = held
+            if isinstance(held, Left):
+                self._output.put_back(held.records)
+                split = held.split
+            if split is None or isinstance(split, Left):
+                continue
             if isinstance(split, ChunkSplit):
                 self._chunks.appendleft(split) if split.rows is not None else self._chunks.append(split)
             elif isinstance(split, CatchUp):
                 self._catch_up = split
-            elif isinstance(split, Left):
-                self._output.put_back(split.records)
             elif isinstance(split, NewTables):
                 self._new_tables.extend(split.table_ids)
             elif split.is_log:
@@ -319,8 +321,11 @@ class CdcReader(SourceReader[Any, Split]):
         if self._new_tables:
             splits.append(NewTables(tuple(self._new_tables)))
         left = self._output.get_left()
-        if left:
-            splits.append(Left(left))
+        if left:  # with what comes after it, so that it stays before that
+            index = next((i for i in reversed(range(len(splits))) if isinstance(splits[i], LogSplit)), 0)
+            held = splits[index] if splits else None
+            assert not isinstance(held, Left)
+            splits[index : index + 1] = [Left(left, held)]
         return splits
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
@@ -463,7 +468,8 @@ class CdcReader(SourceReader[Any, Split]):
 
     def _keep(self, chunk: Chunk, known: Known, position: LogPosition) -> None:
         """Note that a chunk was read: its changes count from its position on."""
-        if not self._tails:
+        self._close_readings()  # the log that is being read does not know it
+        if not self._tails or self._tails[-1].position > position:  # that of another reader, before a rescale
             self._tails.append(LogSplit(position, {}))
         tail = self._tails[-1]
         table_id = chunk.table_id
@@ -549,6 +555,8 @@ class CdcReader(SourceReader[Any, Split]):
 
     def _read_log(self, split: LogSplit, stop: LogPosition | None, max_records: int) -> tuple[LogSplit, bool]:
         """Add changes of the log to the output; return the split behind them, and whether it was read to its end."""
+        if self._log is not None and self._log.stop != stop:
+            self._close_readings()
         if self._log is None:
             self._log = self._open_log(split, stop)
         log, start = self._log, split
@@ -568,6 +576,8 @@ class CdcReader(SourceReader[Any, Split]):
                     self._close_readings()
                     return split, True
                 log.items.extend(items)
+                if not items:
+                    break
             item = log.items[0]
             if isinstance(item, Filtered):
                 split, used = self._emit(item, split, room)
@@ -648,7 +658,7 @@ class CdcReader(SourceReader[Any, Split]):
         def read_items(changes: ChangeFilter) -> Iterator[list[Any]]:
             items: list[Any] = []
             count = 0
-            for item in database.read_log(split.position, stop, split.known, split.is_log, connected):
+            for item in database.read_log(split.position, stop, split.known, split.is_log, on_connect=connected):
                 if item is not None:
                     if isinstance(item, RowChanges):
                         filtered = changes.apply(item)
@@ -658,13 +668,13 @@ class CdcReader(SourceReader[Any, Split]):
                         items[-1] = item
                     else:
                         items.append(item)
-                if items and (item is None or count >= _CHANGES or len(items) >= _CHANGES):
+                if item is None or count >= _CHANGES or len(items) >= _CHANGES:
                     yield items
                     items, count = [], 0
             if items:
                 yield items
 
-        return _Reading(Background(read, interrupt), deque(), connections)
+        return _Reading(Background(read, interrupt), deque(), stop)
 
     def _close_readings(self) -> None:
         chunk, self._chunk_reading = self._chunk_reading, None

@@ -21,7 +21,6 @@ from typing import Any, TypeAlias
 from penstock.base.errors import ConfigurationError
 from penstock.connectors.cdc.events import TableId, TableSchema
 from penstock.connectors.mysql.cdc.binlog import LogPosition
-from penstock.connectors.mysql.cdc.checks import check_server
 from penstock.connectors.mysql.cdc.database import (
     INITIAL,
     SNAPSHOT,
@@ -88,9 +87,10 @@ class NewTables:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Records that a reader has made, and not emitted because there were too many."""
+    """Records that a reader has made, and not emitted because there were too many, and the split that comes after."""
 
     records: tuple[Any, ...]
+    split: ChunkSplit | LogSplit | CatchUp | NewTables | None = None
 
 
 Split: TypeAlias = ChunkSplit | LogSplit | CatchUp | NewTables | Left
@@ -164,7 +164,7 @@ class CdcEnumerator(connector.SplitEnumerator[Split]):
         self._context.call_async(work, handle)
 
     def _find_tables(self) -> tuple[list[TableId], LogSplit | None]:
-        check_server(self._database)
+        self._database.check()
         tables = self._database.find_tables()
         if not tables:
             raise ConfigurationError(

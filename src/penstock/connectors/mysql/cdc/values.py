@@ -627,6 +627,8 @@ class RowParser:
 
     def parse(self, rows: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
         """Return the values of rows, which have the expressions first."""
+        if not rows:
+            return []
         columns = list(zip(*rows, strict=True))
         for index, parse in self._parsers:
             columns[index] = tuple(None if value is None else parse(value) for value in columns[index])
