@@ -1,7 +1,7 @@
 """The algorithm without a server: a database with a log, whose rows change at every step, and a job that restarts.
 
-What a query sees is any state between the low watermark and the present: MySQL logs a transaction before queries see it.
-The tester must also find faults that are put into the algorithm.
+What a query sees is any state between the low watermark and the present: MySQL logs a transaction before queries see
+it. The tester must also find faults that are put into the algorithm.
 """
 
 from __future__ import annotations

@@ -11,7 +11,9 @@ Source: "Binlog Events" and "Replication Protocol" of MySQL's and of MariaDB's d
 
 from __future__ import annotations
 
+import contextlib
 import re
+import socket
 import struct
 import uuid
 import zlib
@@ -600,8 +602,9 @@ class LogConnection:
             raise purged(self._position, text) from error
 
     def interrupt(self) -> None:
-        """End a call that waits for the server; from another thread."""
-        self._connection._force_close()
+        """End a call that waits for the server; from another thread. Closing the socket alone would not end it."""
+        with contextlib.suppress(OSError, AttributeError):
+            self._connection._sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close the connection."""
