@@ -11,7 +11,7 @@ from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.connectors.mysql.cdc import database
 from penstock.connectors.mysql.cdc.binlog import LogPosition
 from penstock.connectors.mysql.cdc.columns import METADATA_TYPES, ColumnOutput, OutputColumn
-from penstock.connectors.mysql.cdc.source import MySqlEventSource
+from penstock.connectors.mysql.cdc.source import MySqlEventSource, parse_server_ids
 from penstock.connectors.mysql.cdc.tables import TypeMapping
 from penstock.connectors.mysql.cdc.values import ValueSettings
 from penstock.connectors.mysql.client import PORT as MYSQL_PORT
@@ -231,19 +231,3 @@ def _start_position(options: TableOptions) -> LogPosition | None:
         raise options.wrong(OFFSET_FILE.key(), f"it is a file such as bin.000003, with '{OFFSET_POS.key()}'")
     return LogPosition(file, offset)
 
-
-def parse_server_ids(text: str | None) -> tuple[int, int] | None:
-    """Return the first and the last server id of `5400` or `5400-5404`.
-
-    Raises:
-        ConfigurationError: if it is neither.
-    """
-    if text is None:
-        return None
-    match = re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", text)
-    first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
-    if not 0 < first <= last < 1 << 32:
-        raise ConfigurationError(
-            f"'{SERVER_ID.key()}' is a number such as 5400 or a range such as 5400-5404, not {text!r}"
-        )
-    return first, last

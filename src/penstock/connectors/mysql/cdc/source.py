@@ -13,6 +13,7 @@ A source that restarts alone cannot count on what readers have asked for, so all
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,6 +30,7 @@ from penstock.connectors.mysql.cdc.database import (
     Known,
     MySqlDatabase,
 )
+from penstock.connectors.mysql.client import MySqlAddress, load_library
 from penstock.runtime import connector
 
 
@@ -340,3 +342,91 @@ class MySqlEventSource(connector.Source[Any, Split]):
         readers = 1 if self._reads_alone else context.parallelism
         output = EventOutput() if self._output is None else self._output()
         return CdcReader(context, self.create_database(), output, readers)
+
+
+class MySqlSourceBuilder:
+    r"""Builds a `MySqlEventSource`; the names are those of Flink CDC.
+
+    Examples:
+        >>> from penstock.datastream.connectors.mysql_cdc import MySqlSourceBuilder
+        >>> builder = MySqlSourceBuilder().hostname("db").username("cdc").password("secret")
+        >>> source = builder.table_list(r"shop\.orders_\d+", r"shop\.people").server_id("5400-5404").build()
+    """
+
+    def __init__(self) -> None:
+        self._address: dict[str, Any] = {"host": "localhost"}
+        self._settings: dict[str, Any] = {}
+
+    def hostname(self, hostname: str) -> MySqlSourceBuilder:
+        """Set the server's host; localhost by default."""
+        self._address["host"] = hostname
+        return self
+
+    def port(self, port: int) -> MySqlSourceBuilder:
+        """Set the server's port; 3306 by default."""
+        self._address["port"] = port
+        return self
+
+    def username(self, username: str) -> MySqlSourceBuilder:
+        """Set the user. It needs SELECT on the tables, REPLICATION SLAVE and REPLICATION CLIENT."""
+        self._address["user"] = username
+        return self
+
+    def password(self, password: str) -> MySqlSourceBuilder:
+        """Set the user's password."""
+        self._address["password"] = password
+        return self
+
+    def table_list(self, *tables: str) -> MySqlSourceBuilder:
+        """Set the tables: regular expressions that match all of `database.table`."""
+        self._settings["tables"] = tables
+        return self
+
+    def server_id(self, server_id: str) -> MySqlSourceBuilder:
+        """Set the numbers by which the server knows the readers, such as `5400-5404`; random ones by default."""
+        self._settings["server_ids"] = parse_server_ids(server_id)
+        return self
+
+    def startup_mode(self, mode: str) -> MySqlSourceBuilder:
+        """Set `initial` (default), `earliest-offset`, `latest-offset` or `snapshot`."""
+        self._settings["startup"] = mode
+        return self
+
+    def split_size(self, rows: int) -> MySqlSourceBuilder:
+        """Set the number of rows of a chunk; 8096 by default."""
+        self._settings["chunk_size"] = rows
+        return self
+
+    def heartbeat_interval(self, interval_ms: int) -> MySqlSourceBuilder:
+        """Set after how long (ms) without changes the server sends a heartbeat; 30 000 by default."""
+        self._settings["heartbeat_ms"] = interval_ms
+        return self
+
+    def scan_newly_added_table_enabled(self, is_enabled: bool) -> MySqlSourceBuilder:
+        """Set whether a job that goes on also captures tables that match by now; by default it does not."""
+        self._settings["adds_tables"] = is_enabled
+        return self
+
+    def build(self) -> MySqlEventSource:
+        """Build the source.
+
+        Raises:
+            ConfigurationError: if a setting is missing or has an invalid value, and without the package PyMySQL.
+        """
+        load_library()
+        return MySqlEventSource(CdcSettings(MySqlAddress(**self._address), **({"tables": ()} | self._settings)))
+
+
+def parse_server_ids(text: str | None) -> tuple[int, int] | None:
+    """Return the first and the last server id of `5400` or `5400-5404`.
+
+    Raises:
+        ConfigurationError: if it is neither.
+    """
+    if text is None:
+        return None
+    match = re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", text)
+    first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+    if not 0 < first <= last < 1 << 32:
+        raise ConfigurationError(f"'server-id' is a number such as 5400 or a range such as 5400-5404, not {text!r}")
+    return first, last
