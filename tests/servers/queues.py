@@ -229,9 +229,8 @@ def rabbit_server() -> Any:
 
 def mosquitto_server() -> Any:
     """A server of MQTT that answers. Skips the test where there is none."""
-    return _server(
-        MosquittoServer, "paho.mqtt.client", "mqtt", f"there is no Mosquitto: install it, or unpack its packages into {CACHE}/mosquitto-*"
-    )
+    advice = f"there is no Mosquitto: install it, or unpack its packages into {CACHE}/mosquitto-*"
+    return _server(MosquittoServer, "paho.mqtt.client", "mqtt", advice)
 
 
 def nats_server() -> Any:
