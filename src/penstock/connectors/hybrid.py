@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError, ContractError
+from penstock.base.lineage import LineageDataset
 from penstock.runtime import connector
 from penstock.runtime.records import Batch
 
@@ -80,6 +81,10 @@ class HybridSource(connector.Source[Any, HybridSplit]):
         for source in self.sources:
             source.configure(configuration)
         self.replayable = all(source.replayable for source in self.sources)
+
+    def describe_lineage(self) -> tuple[LineageDataset, ...]:
+        """Return the datasets of all sources."""
+        return self.lineage or tuple(it for source in self.sources for it in source.describe_lineage())
 
     def create_enumerator(
         self, context: connector.SplitEnumeratorContext[HybridSplit], restored: Any | None
