@@ -50,7 +50,13 @@ HEADERS: Final = (
 
 
 class Sample(NamedTuple):
-    """A measurement: its value, and its time in ms since the epoch."""
+    """A measurement: its value, and its time in ms since the epoch.
+
+    Examples:
+        >>> from penstock.datastream.connectors.prometheus import Sample
+        >>> Sample(21.5, 1_700_000_000_000).value
+        21.5
+    """
 
     value: float
     timestamp: int
@@ -83,7 +89,7 @@ class PrometheusTimeSeries:
 
 
 class PrometheusTimeSeriesBuilder:
-    """Builds a `PrometheusTimeSeries`."""
+    """Builds a `PrometheusTimeSeries`; see there."""
 
     def __init__(self) -> None:
         self._name = ""
@@ -503,7 +509,7 @@ class PrometheusSinkBuilder:
         return self
 
     def set_max_record_size_in_samples(self, max_record_size_in_samples: int) -> PrometheusSinkBuilder:
-        """Set the maximum number of samples in a record. Default: 500."""
+        """Set the maximum number of samples in a record. Default: 500, and at most those of a request."""
         self._settings["max_record_size_in_samples"] = max_record_size_in_samples
         return self
 
@@ -549,4 +555,6 @@ class PrometheusSinkBuilder:
         if self._url is None:
             raise ConfigurationError("set the URL of Prometheus: http://HOST:9090/api/v1/write")
         service = HttpService(self._url, tuple(self._headers.items()), self._timeout_ms)
+        batch = self._settings.get("max_batch_size_in_samples", 500)
+        self._settings.setdefault("max_record_size_in_samples", min(500, batch))
         return PrometheusSink(PrometheusSettings(service=service, **self._settings))
