@@ -145,12 +145,6 @@ class WebhookSettings:
             raise ConfigurationError(f"the ports of a webhook are such as 8090 or 8090-8093, not {self.ports!r}")
         return numbers
 
-    @property
-    def url(self) -> str:
-        """The URL of the first port."""
-        host = f"[{self.bind_address}]" if ":" in self.bind_address else self.bind_address
-        return f"http{'s' if self.certificate else ''}://{host}:{self.port_numbers[0]}{self.path}"
-
 
 def _is_loopback(address: str) -> bool:
     if address == "localhost":

@@ -140,9 +140,9 @@ def test_protocol_buffers_with_their_schema_in_a_registry(url: str, descriptors:
     assert {message[:7] for message in messages} == {b"\0" + registered["id"].to_bytes(4, "big") + b"\x02\x02"}
     found = decoded("protobuf-confluent", ORDERS, messages, None, **options)
     assert not found.bad
-    assert found.columns.to_pylist()[0]["id"] == 7
-    assert found.columns.to_pylist()[0]["counts"] == [("k", 3)]
-    assert found.columns.to_pylist()[1]["name"] is None
+    read = held_rows(found.columns, make_schema(ORDERS).types)
+    assert read[0] == rows[0]
+    assert read[1][:2] == (8, None)
 
 
 def test_the_source_of_a_schema_is_made_of_its_descriptor(descriptors: str) -> None:
