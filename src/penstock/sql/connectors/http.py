@@ -567,7 +567,8 @@ class HttpLookupConnector(HttpConnector):
         if options.read(STRATEGY) == "exponential-delay":
             retry = http.RetryStrategy(retries, options.read(INITIAL), options.read(LONGEST), options.read(MULTIPLIER))
         codes: dict[ConfigOption[Any], frozenset[int]] = {}
-        for option in (SUCCESS, IGNORED, RETRIED):
+        listed: tuple[ConfigOption[Any], ...] = (SUCCESS, IGNORED, RETRIED)
+        for option in listed:
             try:
                 codes[option] = http.parse_codes(options.read(option) or "")
             except ConfigurationError as error:
