@@ -36,6 +36,8 @@ import msgspec
 import pyarrow as pa
 import uvicorn
 
+from penstock.base import options
+from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError, FormatError, OperationError
 from penstock.base.secrets import hide, remember
 from penstock.codecs.column_data import ColumnData
@@ -189,6 +191,14 @@ class WebhookSource(connector.Source[T, WebhookSplit]):
     def max_parallelism(self) -> int | None:
         """Return the number of ports."""
         return len(self.settings.port_numbers)
+
+    def configure(self, configuration: Configuration) -> None:
+        """Refuse a job without checkpoints, in which senders would wait for one in vain."""
+        if self.settings.acknowledge == "checkpoint" and configuration.read(options.CHECKPOINTING_INTERVAL_MS) is None:
+            raise ConfigurationError(
+                "a webhook answers its senders when a checkpoint has their messages, and this job has none: set "
+                f"{options.CHECKPOINTING_INTERVAL_MS.key()}, or acknowledge at 'receipt', which may lose messages"
+            )
 
     def check_execution_mode(self, mode: str, is_local: bool) -> None:
         """Refuse MICRO_BATCH, in which readers live for an epoch only."""

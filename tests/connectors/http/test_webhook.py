@@ -277,6 +277,14 @@ def test_each_subtask_takes_the_first_free_port() -> None:
         assert sender.wait() == 503
 
 
+def test_a_job_without_checkpoints_is_refused_unless_it_may_lose_messages() -> None:
+    source = WebhookSource(WebhookSettings("8090"), SimpleStringSchema())
+    with pytest.raises(ConfigurationError, match=r"this job has none: set execution\.checkpointing\.interval"):
+        source.configure(Configuration())
+    source.configure(Configuration.from_dict({"execution.checkpointing.interval": "1 s"}))
+    WebhookSource(WebhookSettings("8090", acknowledge="receipt"), SimpleStringSchema()).configure(Configuration())
+
+
 def test_it_does_not_run_in_micro_batches() -> None:
     source = WebhookSource(WebhookSettings("8090"), SimpleStringSchema())
     with pytest.raises(ConfigurationError, match="does not run in MICRO_BATCH"):
