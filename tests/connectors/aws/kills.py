@@ -165,6 +165,17 @@ class AwsJob(Job):
     program = "tests.connectors.aws.pipeline"
     takes = ("servers", "folder", "target", "interval")
 
+    def await_workers(self) -> list[int]:
+        """In one process (`--target local`) the driver is the only worker."""
+        if self._arguments["target"] != "local":
+            return super().await_workers()
+        deadline = time.monotonic() + PATIENCE_S
+        while not (workers := self.workers):
+            self.check()
+            assert time.monotonic() < deadline, "the job has no workers"
+            time.sleep(0.05)
+        return workers
+
 
 class Servers:
     """The servers as the other proofs know theirs: they are away between `kill` and `start`."""
@@ -206,7 +217,8 @@ def run(seed: int, kills: int, rate: float, target: str, pause_s: tuple[float, f
 
         feeder.start()
         try:
-            kinds = kill_again_and_again(chance, servers, job, kills, pause_s, VICTIMS, await_progress)
+            victims = {name: often for name, often in VICTIMS.items() if target != "local" or name != "worker"}
+            kinds = kill_again_and_again(chance, servers, job, kills, pause_s, victims, await_progress)
             records = feeder.stop()
             await_records(job, output.count, records)
             output.count()

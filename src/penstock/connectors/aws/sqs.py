@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -50,6 +50,8 @@ _RETRY_MS: Final = 500
 _LOOK_MS: Final = 5
 #: How many received messages wait at most for the task.
 _AHEAD_MAX: Final = 1_000
+#: How long (s) a reader that closes waits for messages to be deleted.
+_CLOSE_S: Final = 5.0
 
 
 class SqsMessage(NamedTuple):
@@ -457,6 +459,7 @@ class _QueueReader(connector.SourceReader[Any, int]):
         return _LOOK_MS if self._received else super().retry_after_ms()
 
     def close(self) -> None:
-        """Wait for messages that are being deleted, and close the connections."""
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        """Wait a while for messages that are being deleted, and close the connections."""
+        wait(self._changes, _CLOSE_S)
+        self._threads.shutdown(wait=False, cancel_futures=True)
         self._client.close()
