@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.connectors.postgres.conftest import Database
 
-from penstock.base.errors import MissingPathError
+from penstock.base.errors import MissingPathError, OperationError
 from penstock.common import RowKind
 from penstock.connectors.cdc import events
 from penstock.connectors.cdc.events import TableId
@@ -244,6 +244,29 @@ def test_tables_that_appear_are_read_while_the_log_goes_on(database: Database) -
     database.execute("INSERT INTO cups VALUES (32, 'z'); INSERT INTO jars3 VALUES (2)")
     cluster.follow_tables(database, "cups", "jars", "jars2")
     assert TableId("public", "jars3") not in cluster.target.rows
+    cluster.close()
+
+
+def test_a_restart_behind_the_catalog_and_tables_that_are_gone(database: Database) -> None:
+    """The catalog has other columns than the log at its position; a table may be gone, but not be another one."""
+    database.execute(TABLES)
+    cluster = Following(source(database))
+    cluster.follow_tables(database, "cups", "jars")
+    state = cluster.snapshot()
+    cluster.close()
+    database.execute("INSERT INTO cups VALUES (60, 'a'); INSERT INTO jars VALUES (60, 60)")
+    database.execute("ALTER TABLE cups RENAME COLUMN name TO title; ALTER TABLE cups DROP COLUMN title")
+    database.execute("INSERT INTO cups VALUES (61); DROP TABLE jars")
+    cluster.restart(state)
+    cluster.follow_tables(database, "cups")
+    assert (60, 60) in cluster.target.rows[TableId("public", "jars")]
+    assert cluster.target.schemas[TableId("public", "cups")].names == ("id",)
+    cluster.close()
+    database.execute("CREATE TABLE jars (id int PRIMARY KEY)")
+    cluster.target = Target()
+    cluster.restart(state)
+    with pytest.raises(OperationError, match="dropped and created again"):
+        cluster.follow(lambda: False)
     cluster.close()
 
 

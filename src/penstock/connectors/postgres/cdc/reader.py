@@ -140,6 +140,10 @@ class CdcReader(SourceReader[Any, Any]):
     def emit_changes(self) -> Batch | None:
         """Return what the output has collected."""
 
+    def check_published(self, connection: Any, followed: changes.FollowedTable) -> None:
+        """Raise if the publication omits changes of a table."""
+        slots.check_publication(connection, self._settings, followed.table)
+
     def create(self, state: TableState) -> None:
         """Note that a table exists, before its first row."""
 
@@ -503,7 +507,7 @@ class CdcReader(SourceReader[Any, Any]):
             with connect(settings.address) as connection:
                 for followed in reader.tables.values():
                     followed.table = self.describe(connection, followed.state)
-                    slots.check_publication(connection, settings, followed.table)
+                    self.check_published(connection, followed)
                 slots.check_slot(connection, settings, split.log.lsn)
                 self._discover(connection)
                 self._until_lsn = slots.end_of_log(connection)
@@ -681,6 +685,18 @@ class EventReader(CdcReader):
     def describe(self, connection: Any, state: TableState) -> CdcTable:
         """See `CdcReader`."""
         return slots.describe_logged(connection, self._settings, state.id, state.oid, state.logged)
+
+    def check_published(self, connection: Any, followed: changes.FollowedTable) -> None:
+        """See `CdcReader`. The catalog may have other columns than the log has at its position, or no such table."""
+        state, path = followed.state, followed.path
+        row = connection.execute("SELECT to_regclass(%s)::oid", (path,)).fetchone()
+        if row is None or row[0] is None:
+            LOG.warning("table %s is gone: no changes follow those that the log still has", path)
+            return
+        if row[0] != state.oid:
+            raise OperationError(f"table {path} was dropped and created again: begin without the state of the job")
+        table = slots.describe_logged(connection, self._settings, state.id, state.oid, None)
+        slots.check_publication(connection, self._settings, table)
 
     def create(self, state: TableState) -> None:
         """See `CdcReader`."""
