@@ -15,6 +15,8 @@ from tests.servers.waiting import await_true
 
 from penstock.base.errors import ConfigurationError, MissingPathError, OperationError, UnsupportedError
 from penstock.common import Row, RowKind
+from penstock.connectors.postgres.cdc.position import CdcSplit, KeyRange, LogPosition, Snapshot, TablePosition
+from penstock.connectors.postgres.cdc.slots import prepared
 from penstock.connectors.postgres.cdc.source import PostgresSource, PostgresSourceBuilder
 from penstock.runtime.connector import InputStatus
 from penstock.testing.connectors import SourceRun
@@ -198,6 +200,26 @@ def test_writers_and_restarts_in_the_middle(database: Database, kind: str, seed:
         assert {repr((str(row.id), row.v)) for row in cluster.rows.values()} == wanted
     else:
         assert sorted(row.v for row in cluster.rows.values()) == sorted(v for _, v in shown)
+    cluster.close()
+
+
+def test_savepoints_of_a_single_split_go_on(database: Database) -> None:
+    """D4: the split of earlier versions has a table that was read up to a key, and no OID."""
+    database.execute(PEOPLE)
+    source = builder(database).split_size(7).build()
+    lsn = prepared(source.settings).log.lsn
+    ((text, now),) = database.execute("SELECT pg_current_snapshot()::text, (pg_current_wal_lsn() - '0/0')::bigint")
+    read = TablePosition((KeyRange((20,), Snapshot.parse(text, int(now))),))
+    database.execute("UPDATE people SET name = 'x' WHERE id IN (5, 30); DELETE FROM people WHERE id = 6")
+    cluster = Following(source)
+    cluster.close()
+    cluster.rows = {n: Row(n, f"p{n}") for n in range(1, 21)}
+    cluster.begin([], [[CdcSplit(read, LogPosition(lsn))]])
+    cluster.follow_table(database)
+    assert len(cluster.all_values) == 30 + 3
+    cluster.restart()
+    database.execute("UPDATE people SET name = 'y' WHERE id = 7")
+    cluster.follow_table(database)
     cluster.close()
 
 
