@@ -188,6 +188,8 @@ PAGES: dict[str, Page] = {
         ),
         targets=("local",),
     ),
+    # a function for a pipeline: tests/cdc/test_page.py
+    "docs/cdc-pipelines.md": Page((), targets=()),
     # needs a server: tests/connectors/redis/test_page.py
     "docs/redis.md": Page(("home", "home", "cart"), targets=(), left_out=r"[+|]|\d+ rows"),
     # a server: tests/connectors/aws/test_pages.py

@@ -91,6 +91,8 @@ def build_pipeline(env: StreamExecutionEnvironment, definition: PipelineDefiniti
         >>> env = create_environment(pipeline)
         >>> build_pipeline(env, pipeline)
         >>> result = env.execute(pipeline.name)
+        CreateTableEvent{tableId=shop.cups, the table is created: id INT NOT NULL}
+        DataChangeEvent{tableId=shop.cups, before=[], after=[1], op=INSERT}
 
     Raises:
         DefinitionError: if the definition does not fit.
