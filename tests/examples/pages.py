@@ -196,6 +196,8 @@ PAGES: dict[str, Page] = {
     "docs/dynamodb.md": Page(("('home', 3)", "('cart', 8)", "('home', 7)"), targets=(), left_out=r"[+|]|\d+ rows"),
     "docs/sqs.md": Page(("ann: tea", "ann: milk", "bob: rum"), targets=()),
     "docs/kinesis.md": Page(("ann home", "bob home", "ann cart", "<Row('eve', 'home')>"), targets=()),
+    # needs a server: tests/connectors/clickhouse/test_tables.py
+    "docs/clickhouse.md": Page(("written",), targets=()),
     # needs a server: tests/connectors/mongodb/test_tables.py
     "docs/mongodb.md": Page(("ann: cart", "bob: home"), targets=(), left_out=r"[+|]|\d+ rows"),
     # need servers: tests/connectors/rabbitmq/test_page.py, and those of mqtt/ and nats/

@@ -15,6 +15,7 @@ ENTRY_POINTS: Final = "penstock.table.connectors"
 #: the class of each built-in connector, below `penstock.sql.connectors`
 CONNECTORS: Final = {
     "blackhole": "spark:BlackholeConnector",
+    "clickhouse": "clickhouse:ClickHouseConnector",
     "datagen": "datagen:DatagenConnector",
     "delta": "delta:DeltaConnector",
     "dynamodb": "dynamodb:DynamoDbConnector",
