@@ -230,4 +230,3 @@ def _start_position(options: TableOptions) -> LogPosition | None:
     if file is None or offset is None or not re.fullmatch(r".*\.\d+", file):
         raise options.wrong(OFFSET_FILE.key(), f"it is a file such as bin.000003, with '{OFFSET_POS.key()}'")
     return LogPosition(file, offset)
-
