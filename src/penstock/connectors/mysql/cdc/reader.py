@@ -418,7 +418,11 @@ class CdcReader(SourceReader[Any, Split]):
         if split.rows is None:
             if self._chunk_reading is None:
                 database, chunk = self._database, split.chunk
-                self._chunk_reading = Background(lambda: iter([database.read_chunk(chunk)]), lambda: None)
+
+                def read() -> Iterator[ChunkRows | None]:
+                    yield database.read_chunk(chunk)
+
+                self._chunk_reading = Background(read, lambda: None)
             rows = self._chunk_reading.take(_WAIT_S)
             if rows is None:
                 if not self._chunk_reading.is_done:
