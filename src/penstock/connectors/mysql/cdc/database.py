@@ -295,6 +295,19 @@ class MySqlDatabase:
                     return known, high
         raise OperationError("the captured tables are altered all the time: their definitions cannot be read")
 
+    def read_end(self, captured: Sequence[TableId]) -> tuple[list[TableId], dict[TableId, Known], LogPosition | None]:
+        """Return the captured tables and the end of the log; or tables that were created since, to be read before."""
+        while True:
+            with self.session() as connection:
+                start = self.read_position(connection)
+            new = [table_id for table_id in self.find_tables() if table_id not in captured]
+            if new:
+                return new, {}, None
+            known, end = self.read_tables(captured)
+            items = self.read_log(start, end, {}, captures_new=True, decodes=False)
+            if not any(isinstance(item, TableChanges) and item.table_id not in captured for item in items):
+                return [], known, end
+
     def _read_definitions(self, connection: Any, table_ids: Sequence[TableId]) -> dict[TableId, TableDefinition]:
         definitions: dict[TableId, TableDefinition] = {}
         for schema in dict.fromkeys(table_id.schema for table_id in table_ids):

@@ -242,10 +242,15 @@ class CdcEnumerator(connector.SplitEnumerator[Split]):
                 del self._waiting[subtask_index]
                 self._context.signal_no_more_splits(subtask_index)
             return
-        self._work(lambda: self._database.read_tables(self._state.captured), self._on_end)
+        captured = list(self._state.captured)
+        self._work(lambda: self._database.read_end(captured), self._on_end)
 
-    def _on_end(self, result: tuple[dict[TableId, Known], LogPosition]) -> None:
-        known, position = result
+    def _on_end(self, result: tuple[list[TableId], dict[TableId, Known], LogPosition | None]) -> None:
+        new, known, position = result
+        if position is None:
+            self._state.tables = new
+            self._state.captured += new
+            return
         self._state.stop = position
         self._state.log = LogSplit(position, known, is_log=True)
 
