@@ -78,7 +78,6 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
         "tests/connectors/mqtt/",
         "tests/connectors/nats/",
     ),
-    "src/penstock/connectors/cdc/": ("tests/connectors/mysql/",),
     "src/penstock/connectors/redis/": ("tests/connectors/redis/",),
     "src/penstock/connectors/clickhouse.py": ("tests/connectors/clickhouse/",),
     "src/penstock/connectors/mongodb/": ("tests/connectors/mongodb/",),
