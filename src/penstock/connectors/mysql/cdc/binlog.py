@@ -189,8 +189,10 @@ class LogParser:
             raise FormatError(f"an event of the log says that it has {size} bytes, but {len(packet) - 1} arrived")
         if code == _FORMAT:
             self._has_checksums = packet[-5] == 1
-        elif self._has_checksums and (seconds or code != _ROTATE):
-            # Made events, such as the first one, which names the file, have none.
+        elif code == _ROTATE and not seconds:
+            # The first event, which names the file, has no checksum; one between files may have one.
+            packet = packet[:-4] if zlib.crc32(packet[1:-4]) == int.from_bytes(packet[-4:], "little") else packet
+        elif self._has_checksums:
             packet = _check(packet)
         if code == _ROTATE:
             self._rotate(packet)

@@ -17,6 +17,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from penstock.base.errors import ConfigurationError
@@ -30,8 +31,11 @@ from penstock.connectors.mysql.cdc.database import (
     Known,
     MySqlDatabase,
 )
-from penstock.connectors.mysql.client import MySqlAddress, load_library
+from penstock.connectors.mysql.client import MySqlAddress, is_passing, load_library
 from penstock.runtime import connector
+
+#: how often, and after which pause, what failed because the server is away is tried again
+_RETRIES, _RETRY_MS = 240, 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +160,13 @@ class CdcEnumerator(connector.SplitEnumerator[Split]):
         """Do work in the background, one thing at a time, and go on with its result."""
         self._is_working = True
 
-        def handle(result: Any, error: BaseException | None) -> None:
+        def handle(result: Any, error: BaseException | None, retries: int = 0) -> None:
             if error is not None:
-                raise error
+                if retries == _RETRIES or not is_passing(error):
+                    raise error
+                again = partial(handle, retries=retries + 1)
+                self._context.call_async(work, again, _RETRY_MS)  # the server is away, and may come back
+                return
             self._is_working = False
             handler(result)
             self._serve()
