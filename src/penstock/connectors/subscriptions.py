@@ -45,6 +45,9 @@ from penstock.runtime.records import Batch
 #: how long a subscription tries to reach a server before the reader fails, and the pause between attempts
 PATIENCE_S: Final = 60.0
 RETRY_S: Final = 0.5
+#: fewer messages than this wait for others this long (ms) after a batch: small batches cost more than the messages
+SMALL_BATCH: Final = 500
+LINGER_MS: Final = 5
 #: how long `close` waits for a connection to end
 CLOSE_S: Final = 5.0
 #: how long ids are kept after their messages were acknowledged: a server that is killed may forget acknowledgements
@@ -354,6 +357,7 @@ class SubscriptionReader(connector.SourceReader[Any, SubscriptionSplit]):
         #: the ids of messages that may come again, and until when (ms) they are kept; None while unacknowledged
         self._ids: dict[Any, int | None] = {}
         self._failures = 0
+        self._last_batch_ms = -LINGER_MS
         self._has_requested = self._is_last = False
         context.gauge("bufferedRecords", lambda: sum(len(each.inbox) for each in self._subscriptions.values()))
         context.gauge("unacknowledgedRecords", self._count_unacknowledged)
@@ -383,6 +387,10 @@ class SubscriptionReader(connector.SourceReader[Any, SubscriptionSplit]):
 
     def poll_next(self, max_records: int) -> Batch | connector.InputStatus:
         """See `SourceReader`."""
+        now_ms = self._context.now_ms()
+        waiting = sum(len(each.inbox) for each in self._subscriptions.values())
+        if 0 < waiting < SMALL_BATCH and 0 <= now_ms - self._last_batch_ms < LINGER_MS:
+            return connector.InputStatus.NOTHING_AVAILABLE
         for _ in range(len(self._turns)):
             number = self._turns[0]
             self._turns.rotate(-1)
@@ -391,6 +399,7 @@ class SubscriptionReader(connector.SourceReader[Any, SubscriptionSplit]):
             if deliveries:
                 batch = self._read(number, subscription, deliveries)
                 if batch is not None:
+                    self._last_batch_ms = now_ms
                     return batch
             elif subscription.error is not None:
                 self._handle_failure(number, subscription)
