@@ -2,8 +2,9 @@
 
 `JdbcSink` and the table connector `jdbc` choose these classes by the URL. Buffers and guarantees are those of
 `penstock.connectors.postgres.sink`, which says why a **ledger** records the commits of exactly-once sinks, and not
-prepared transactions. XA has the same flaws here, and more: MariaDB before 10.5 and MySQL before 5.7.7 roll a prepared
-transaction back when its client disconnects, and a session cannot do anything else between XA PREPARE and XA COMMIT.
+prepared transactions. XA has the same flaws here: a prepared transaction survives its client and the server, and keeps
+its locks, so that an upsert of the same key waits for it; and committing one twice is the same error as committing one
+that was rolled back (1397, unknown XID). MariaDB's sessions also do nothing else until a prepared transaction ends.
 
 **The ledger** has a row for each run of a writer, with the ranges of its numbers as text, such as `1-9000,9002-9002`.
 The row is locked, read, and written in the transaction that writes the rows. Tables must have a transactional engine,
