@@ -42,7 +42,7 @@ class Feeder(threading.Thread):
 
     def run(self) -> None:
         begun = time.monotonic()
-        while not self._stopping.wait(0.5):
+        while not self._stopping.wait(1.0):
             due = int((time.monotonic() - begun) * self._rate)
             hidden = self._folder / f".{due}"
             hidden.write_text("".join(f"{number}\n" for number in range(self.count, due)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pytest
 from tests.connectors.mysql.conftest import Database
 
-from penstock.base.errors import PenstockError, UnsupportedError
+from penstock.base.errors import OperationError, PenstockError, UnsupportedError
 from penstock.connectors.mysql.sink import MySqlTarget, TableWriting
 from penstock.sql.data.errors import ValidationError
 from penstock.table import EnvironmentSettings, TableEnvironment
@@ -247,3 +248,49 @@ def test_mistakes_are_named(database: Database) -> None:
     fails("a INT", ", 'driver' = 'org.postgresql.Driver'", ValidationError, "leave it out")
     exactly = ", 'sink.delivery-guarantee' = 'exactly-once'"
     fails("a INT, PRIMARY KEY (a) NOT ENFORCED", exactly, PenstockError, "which has no transactions", "flat")
+
+
+def test_a_catalog_finds_the_tables_of_the_server(database: Database) -> None:
+    database.execute(
+        "CREATE TABLE `a.b` (id BIGINT UNSIGNED PRIMARY KEY, v VARCHAR(9) NOT NULL COMMENT 'words', e ENUM('x'), "
+        "y YEAR, m TIMESTAMP(3) NULL, d DATETIME(6), o BIT(1), z DECIMAL(9, 2))",
+        "INSERT INTO `a.b` VALUES (18446744073709551615, 'v', 'x', 2020, '2020-01-01 00:00:00.125', NULL, 1, 1.5)",
+        "CREATE VIEW seen AS SELECT v FROM `a.b`",
+        "CREATE TABLE odd (p POINT)",
+    )
+    tables = environment()
+    url = f"jdbc:{database.server.dialect}://127.0.0.1:{database.server.port}/"
+    options = f"'type' = 'jdbc', 'default-database' = '{database.name}', 'username' = 'root', 'password' = ''"
+    with pytest.raises(ValidationError, match="needs the options password"):
+        tables.execute_sql(f"CREATE CATALOG my WITH ({options}, 'base-url' = '{url}')")
+    database.execute("CREATE USER IF NOT EXISTS reader@localhost IDENTIFIED BY 'letmein56'")
+    database.execute(f"GRANT ALL ON {database.name}.* TO reader@localhost")
+    options = options.replace("'root'", "'reader'").replace("''", "'letmein56'")
+    tables.execute_sql(f"CREATE CATALOG my WITH ({options}, 'base-url' = '{url}')")
+    tables.execute_sql("USE CATALOG my")
+    assert (database.name,) in collected(tables, "SHOW DATABASES")
+    assert collected(tables, "SHOW TABLES") == [("a.b",), ("odd",), ("seen",)]
+    described = {row[0]: row[1] for row in collected(tables, "DESCRIBE `a.b`")}
+    assert described == {
+        "id": "DECIMAL(20, 0)",
+        "v": "VARCHAR(9)",
+        "e": "STRING",
+        "y": "INT",
+        "m": "TIMESTAMP_LTZ(3)",
+        "d": "TIMESTAMP(6)",
+        "o": "BOOLEAN",
+        "z": "DECIMAL(9, 2)",
+    }
+    assert collected(tables, "SELECT id, v, e, y, o, z FROM `a.b`") == [
+        (Decimal(2**64 - 1), "v", "x", 2020, True, Decimal("1.50"))
+    ]
+    assert collected(tables, "SELECT v FROM seen") == [("v",)]
+    with pytest.raises(UnsupportedError, match=r"column 'p' .* is point"):
+        tables.execute_sql("SELECT * FROM odd")
+    with pytest.raises(UnsupportedError, match="is read-only"):
+        tables.execute_sql("DROP TABLE seen")
+    shown = str(collected(tables, "SHOW CREATE TABLE seen"))
+    assert "letmein" not in shown
+    with pytest.raises(OperationError, match=r"catalog bad: .*refuses.*Access denied") as caught:
+        tables.execute_sql(f"CREATE CATALOG bad WITH ({options.replace('56', '57')}, 'base-url' = '{url}')")
+    assert "letmein" not in str(caught.value)
