@@ -135,7 +135,9 @@ class Output:
     def _read_table(self) -> None:
         pages = self._service.get_paginator("scan").paginate(TableName="out")
         items = [item for page in pages for item in page["Items"]]
-        self.records = Counter(tuple(int(item[name]["N"]) for name in ("key", "number", "value")) for item in items)
+        self.records = Counter(
+            (int(item["key"]["N"]), int(item["number"]["N"]), int(item["value"]["N"])) for item in items
+        )
 
     def _read_queue(self) -> None:
         receive = partial(self._service.receive_message, QueueUrl=self.place, MaxNumberOfMessages=10)

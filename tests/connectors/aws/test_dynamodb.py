@@ -108,7 +108,8 @@ def test_items_are_put_and_removed(moto: AwsServer) -> None:
 
 
 def test_items_that_are_left_unprocessed_are_sent_again(moto: AwsServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    table, left = create_table(moto, id="N"), []
+    table = create_table(moto, id="N")
+    left: list[Any] = []
 
     def limit(self: Any) -> None:
         opened(self)

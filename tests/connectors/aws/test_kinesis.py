@@ -81,7 +81,8 @@ def test_records_are_written_and_read(kinesis: AwsServer) -> None:
     env.from_collection([str(number) for number in range(100)]).sink_to(build_sink(kinesis, arn))
     env.execute()
     numbers = environment(2).from_source(build_source(kinesis, arn), WatermarkStrategy.no_watermarks(), "numbers")
-    with numbers.execute_and_collect() as results:
+    collected: Any = numbers.execute_and_collect()
+    with collected as results:
         assert sorted(itertools.islice(results, 100), key=int) == [str(number) for number in range(100)]
 
 
@@ -163,7 +164,8 @@ def test_a_source_is_refused_in_micro_batch() -> None:
 
 def test_records_that_are_refused_are_sent_again(kinesis: AwsServer, monkeypatch: pytest.MonkeyPatch) -> None:
     arn = create_stream(kinesis, new_name())
-    lock, refused = threading.Lock(), []
+    lock = threading.Lock()
+    refused: list[Any] = []
 
     def refuse(self: Any) -> None:
         opened(self)

@@ -82,7 +82,8 @@ def to_grouped(record: tuple[str, int]) -> SqsMessage:
 def test_messages_that_are_refused_are_sent_again_or_fail_the_job(
     server: AwsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url, refused = create_queue(server), []
+    url = create_queue(server)
+    refused: list[Any] = []
 
     def refuse(self: Any) -> None:
         opened(self)
@@ -188,7 +189,12 @@ def test_messages_stay_invisible_until_they_are_deleted(server: AwsServer, monke
     read_some(run, 1)
     (reader,) = run.readers
     extended: list[Any] = []
-    monkeypatch.setattr(reader, "_change_timeouts", lambda receipts: extended.append(receipts) or 0)
+
+    def note(receipts: Any) -> int:
+        extended.append(receipts)
+        return 0
+
+    monkeypatch.setattr(reader, "_change_timeouts", note)
     begun = run.hosts[0].now
     reader._extend(begun + 9_000)  # type: ignore[attr-defined]
     assert extended == []

@@ -51,13 +51,14 @@ class Client:
 
     def __init__(self, port: int, name: str) -> None:
         import paho.mqtt.client as paho
+        from paho.mqtt.enums import CallbackAPIVersion
         from paho.mqtt.packettypes import PacketTypes
         from paho.mqtt.properties import Properties
 
         self.lines: deque[str] = deque()
         properties = Properties(PacketTypes.CONNECT)
         properties.SessionExpiryInterval = 86_400
-        self.client = paho.Client(paho.CallbackAPIVersion.VERSION2, name, protocol=paho.MQTTv5)
+        self.client = paho.Client(CallbackAPIVersion.VERSION2, name, protocol=paho.MQTTv5)
         self.client.on_message = lambda _, __, message: self.lines.append(message.payload.decode())
         self.client.on_connect = lambda client, *_: client.subscribe("out", 1) if name == "reader" else None
         self.client.reconnect_delay_set(1, 1)

@@ -100,8 +100,9 @@ def test_a_lost_session_is_an_error_unless_it_is_ignored(server: MosquittoServer
     run.close()
     clear = source(server, topic, topic)
     import paho.mqtt.client as paho
+    from paho.mqtt.enums import CallbackAPIVersion
 
-    client = paho.Client(paho.CallbackAPIVersion.VERSION2, f"{topic}-0", protocol=paho.MQTTv5)
+    client = paho.Client(CallbackAPIVersion.VERSION2, f"{topic}-0", protocol=paho.MQTTv5)
     client.connect("127.0.0.1", server.port, clean_start=True)
     client.loop_start()
     client.publish("other", b"", 1).wait_for_publish(10)
@@ -207,13 +208,14 @@ def test_wrong_passwords_are_hidden(server: MosquittoServer, topic: str) -> None
 def test_the_sink_keeps_the_rules(server: MosquittoServer, case: str) -> None:
     """What a subscriber receives, with a client of its own."""
     import paho.mqtt.client as paho
+    from paho.mqtt.enums import CallbackAPIVersion
 
     numbers = itertools.count()
 
     def prepare() -> SinkUnderTest:
         topic = f"kit/{case}/{next(numbers)}"
         seen: set[str] = set()
-        client = paho.Client(paho.CallbackAPIVersion.VERSION2, "", protocol=paho.MQTTv5)
+        client = paho.Client(CallbackAPIVersion.VERSION2, "", protocol=paho.MQTTv5)
         client.on_message = lambda _, __, message: seen.add(message.payload.decode())
         client.connect("127.0.0.1", server.port)
         client.loop_start()

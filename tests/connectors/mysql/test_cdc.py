@@ -248,7 +248,7 @@ def test_the_log_is_read_from_where_the_startup_mode_says(server: MySqlServer, s
         position = plain.read_position(connection)
     plain.close()
     time.sleep(1.1 if startup == database.TIMESTAMP else 0)
-    settings = {"start_position": position, "start_timestamp_ms": int(time.time() * 1_000)}
+    settings: dict[str, Any] = {"start_position": position, "start_timestamp_ms": int(time.time() * 1_000)}
     if startup != database.LATEST:
         server.execute("INSERT INTO ints VALUES (2, 'b', 0)", name)
     reading = Reading(server, name, startup=startup, **settings)

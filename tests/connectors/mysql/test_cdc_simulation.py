@@ -254,7 +254,7 @@ def simulate(seed: int) -> list[str]:
             run.advance(100)
             if chance.random() < 0.1:
                 run.complete(run.snapshot())
-            mains = [item._main for item in run.readers if getattr(item, "_main", None) is not None]
+            mains: list[Any] = [main for item in run.readers if (main := getattr(item, "_main", None)) is not None]
             if mains and mains[0].position.offset >= world.end and run.silent_rounds > 1:
                 break
         else:

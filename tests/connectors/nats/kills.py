@@ -16,6 +16,7 @@ import random
 import sys
 import tempfile
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -124,10 +125,13 @@ def main() -> None:
         mode = sys.argv[at + 1]
         del sys.argv[at : at + 2]
 
-    def run_mode(*arguments: Any) -> str:
-        return run(*arguments, mode=mode)
-
-    command(run_mode, 20, 300.0, (0.5, 4.0), "Kill workers, drivers and the server, and look at what comes out.")()
+    command(
+        partial(run, mode=mode),
+        20,
+        300.0,
+        (0.5, 4.0),
+        "Kill workers, drivers and the server, and look at what comes out.",
+    )()
 
 
 if __name__ == "__main__":

@@ -62,7 +62,8 @@ def write(records: list[Any], sink: Sink[Any]) -> None:
 def read(source: Source[Any, Any], count: int, env: StreamExecutionEnvironment | None = None) -> list[Any]:
     """The first records."""
     stream = (env or environment()).from_source(source, WatermarkStrategy.no_watermarks(), "queue")
-    with stream.execute_and_collect() as records:
+    collected: Any = stream.execute_and_collect()
+    with collected as records:
         return list(itertools.islice(records, count))
 
 
@@ -182,7 +183,7 @@ def test_messages_that_no_queue_takes(server: RabbitServer, queue: str) -> None:
 
 
 def test_an_exchange_that_does_not_exist_fails_the_job(server: RabbitServer) -> None:
-    sink = RMQSink(config(server), to_message=lambda n: RMQPublication(b"", "k", "no-such-exchange"))
+    sink: RMQSink[int] = RMQSink(config(server), to_message=lambda n: RMQPublication(b"", "k", "no-such-exchange"))
     assert "no exchange 'no-such-exchange'" in failure_of(lambda: write([1], sink))
 
 
@@ -207,7 +208,7 @@ def test_configurations_that_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="needs the name of a queue"):
         RMQSource(settings, "")
     with pytest.raises(ConfigurationError, match="not both"):
-        RMQSource(settings, "q", False, SimpleStringSchema(), deserialize=len)  # type: ignore[arg-type]
+        RMQSource(settings, "q", False, SimpleStringSchema(), deserialize=len)
     with pytest.raises(ConfigurationError, match="'first', 'last', 'next' or an offset"):
         RMQStreamSource(settings, "q", starts_at=-1)
     with pytest.raises(ConfigurationError, match="needs a queue_name and a serialization_schema, or to_message"):
@@ -224,11 +225,9 @@ def test_the_server_is_away_when_the_job_starts(server: RabbitServer, queue: str
     """A killed server that comes back has confirmed messages, and a reader waits for it."""
     publish(server, queue, range(30))
     server.kill()
-    with (
-        environment()
-        .add_source(RMQSource(config(server), queue, False, SimpleStringSchema()))
-        .execute_and_collect() as (records)
-    ):
+    stream = environment().add_source(RMQSource(config(server), queue, False, SimpleStringSchema()))
+    collected: Any = stream.execute_and_collect()
+    with collected as records:
         server.start()
         assert sorted(map(int, itertools.islice(records, 30))) == list(range(30))
 
