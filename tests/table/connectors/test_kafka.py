@@ -56,6 +56,29 @@ def test_metadata_columns_tell_about_the_record(kafka: KafkaCluster) -> None:
     assert first == (0, 0, datetime.datetime(1970, 1, 1, 0, 0, 1), topic, 0, {"h": b"0"})
 
 
+@pytest.mark.parametrize("name", ["csv", "avro", "json"])
+@pytest.mark.parametrize("includes", ["ALL", "EXCEPT_KEY"])
+def test_formats_by_position_do_not_see_columns_that_are_in_no_message(
+    kafka: KafkaCluster, name: str, includes: str
+) -> None:
+    """A message of CSV or Avro holds the value's columns, and neither metadata nor, if it is left out, the key."""
+    topic = kafka.create_topic(f"{name}-{includes.lower().replace('_', '-')}")
+    columns = "a INT, ts TIMESTAMP(3) METADATA FROM 'timestamp', k STRING, `offset` BIGINT METADATA VIRTUAL, b STRING"
+    options = {"topic": topic, "format": name, "key.format": name, "key.fields": "k", "value.fields-include": includes}
+    tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    tables.get_config().set("execution.target", "local")
+    servers = {"properties.bootstrap.servers": kafka.bootstrap_servers}
+    tables.execute_sql(ddl(columns, {**servers, **options}))
+    first = "(1, TIMESTAMP '1970-01-01 00:00:01', 'k', 'x')"
+    second = "(2, TIMESTAMP '1970-01-01 00:00:02', 'l', CAST(NULL AS STRING))"
+    tables.execute_sql(f"INSERT INTO t VALUES {first}, {second}").wait()
+    rows = read_rows(kafka, columns, options)
+    times = [datetime.datetime(1970, 1, 1, 0, 0, second) for second in (1, 2)]
+    empty = "" if name == "csv" else None
+    assert [row[:3] for row in rows] == [(1, times[0], "k"), (2, times[1], "l")]
+    assert [row[3:] for row in rows] == [(0, "x"), (1, empty)]
+
+
 def test_the_time_of_a_record_can_be_the_time_of_the_row(kafka: KafkaCluster) -> None:
     columns = "id INT, ts TIMESTAMP_LTZ(3) METADATA FROM 'timestamp', WATERMARK FOR ts AS ts"
     query = "SELECT COUNT(*) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '2' SECOND)) GROUP BY window_start"

@@ -37,7 +37,7 @@ from penstock.sql.data import types
 from penstock.sql.data.arrow import to_column
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.data.types import DataType
-from penstock.sql.formats.format import Formats, MessageDecoder, MessageEncoder
+from penstock.sql.formats.format import Formats, MessageDecoder, MessageEncoder, decode_columns
 from penstock.sql.logical.nodes import INSERTS, RowSchema, Scan, Write
 from penstock.sql.tables.connector import (
     FORMAT,
@@ -556,7 +556,7 @@ class HttpLookupConnector(HttpConnector):
             raise ValidationError(f"column '{asked[0]}' of table {options.title} is metadata, and no key to ask for")
         wanted = tuple(position for position in range(len(schema)) if position not in metadata)
         table_format, of_format = self._formats.find(options)
-        decoding = table_format.decoding(schema, wanted, of_format)
+        decoding = decode_columns(table_format, schema, wanted, of_format)
         if decoding.messages is None or decoding.changes != INSERTS:
             raise options.wrong(FORMAT.key(), "answers are messages with a row, as in json, csv and raw")
         is_array = options.read(RESULT) == "array"

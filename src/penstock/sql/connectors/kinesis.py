@@ -35,7 +35,7 @@ from penstock.sql.data import types
 from penstock.sql.data.arrow import arrow_type
 from penstock.sql.data.errors import TableRuntimeError, ValidationError
 from penstock.sql.data.types import DataType
-from penstock.sql.formats.format import Decoding, Formats, MessageEncoder
+from penstock.sql.formats.format import Decoding, Formats, MessageEncoder, decode_columns
 from penstock.sql.logical.nodes import INSERTS, Scan, Write
 from penstock.sql.tables.connector import FORMAT, TableConnector, TableOptions
 from penstock.sql.tables.tables import TableReader, TableScan, TableWriter, WatermarkPushDown, column_names
@@ -200,7 +200,7 @@ class KinesisConnector(TableConnector):
         metadata = {index: (key, arrow_type(scan.schema[index].type)) for index, key in scan.metadata}
         places = tuple(index for index in range(len(scan.schema)) if index not in metadata)
         table_format, below = self._formats.find(options)
-        decoding = table_format.decoding(scan.schema, places, below)
+        decoding = decode_columns(table_format, scan.schema, places, below)
         if decoding.messages is None:
             raise ValidationError(f"Format '{table_format.name}' has only files: table {options.title}")
         records = TableRecords(decoding, places, metadata, len(scan.schema))

@@ -32,7 +32,7 @@ from penstock.sql.data import types
 from penstock.sql.data.arrow import arrow_type, columns_of_changes, to_column
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.data.types import DataType
-from penstock.sql.formats.format import Formats, MessageDecoder, MessageEncoder
+from penstock.sql.formats.format import Formats, MessageDecoder, MessageEncoder, decode_columns
 from penstock.sql.logical.nodes import INSERTS, Changes, RowSchema, Scan, Write
 from penstock.sql.tables.connector import TableConnector, TableOptions
 from penstock.sql.tables.tables import TableReader, TableWriter, column_names
@@ -340,7 +340,7 @@ class QueueConnector(TableConnector):
         own = {index: key for index, key in scan.metadata if key in self.metadata}
         inner = {index: key.removeprefix("value.") for index, key in scan.metadata if key not in self.metadata}
         places = [index for index in range(len(scan.schema)) if index not in own]
-        decoding = table_format.decoding_with_metadata(scan.schema, places, of_format, inner)
+        decoding = decode_columns(table_format, scan.schema, places, of_format, inner)
         if decoding.messages is None:
             raise ValidationError(
                 f"Format '{table_format.name}' has only files, and no messages: table {options.title}"

@@ -143,6 +143,30 @@ class TableFormat:
         raise ValidationError(f"Format '{self.name}' can only be read. It cannot be written: table {options.title}")
 
 
+def decode_columns(
+    table_format: TableFormat,
+    schema: RowSchema,
+    wanted: Sequence[int],
+    options: TableOptions,
+    metadata: Mapping[int, str] | None = None,
+) -> Decoding:
+    """Return how messages are read that hold some columns of a table and no others.
+
+    Formats such as CSV and Avro go by position. The columns that a connector fills, such as a topic or a time, are in
+    no message, so the format must not see them.
+
+    Args:
+        table_format: the format.
+        schema: the columns of the table.
+        wanted: the indices of the columns that messages hold, in order.
+        options: the options of the format.
+        metadata: the keys of METADATA columns that the format fills, by column index.
+    """
+    columns = RowSchema(tuple(schema[index] for index in wanted))
+    keys = {list(wanted).index(index): key for index, key in (metadata or {}).items()}
+    return table_format.decoding_with_metadata(columns, range(len(columns)), options, keys)
+
+
 class Formats:
     """Formats by name.
 

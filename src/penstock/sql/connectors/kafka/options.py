@@ -16,7 +16,7 @@ from penstock.connectors.kafka.client import DISCOVERY_INTERVAL, RESET
 from penstock.connectors.kafka.partitions import KafkaOffsetResetStrategy, KafkaOffsetsInitializer, KafkaTopicPartition
 from penstock.sql.connectors.kafka.rows import METADATA, Part
 from penstock.sql.data.errors import ValidationError
-from penstock.sql.formats.format import Decoding, Formats, MessageEncoder
+from penstock.sql.formats.format import Decoding, Formats, MessageEncoder, decode_columns
 from penstock.sql.logical.nodes import INSERTS, Changes, RowSchema, Scan, Write
 from penstock.sql.tables.connector import CONNECTOR, FORMAT, TableOptions, missing
 
@@ -288,14 +288,14 @@ def read_value(node: Scan, options: TableOptions, in_key: Sequence[int], formats
     of_format = {index: key.removeprefix(VALUE) for index, key in node.metadata if key not in METADATA}
     indices = _value_places(node, options, in_key)
     table_format, below = formats.find(of_value(options))
-    decoding = table_format.decoding_with_metadata(node.schema, indices, below, of_format)
+    decoding = decode_columns(table_format, node.schema, indices, below, of_format)
     return Part(_with_messages(decoding, table_format.name, options), indices)
 
 
 def read_key(node: Scan, options: TableOptions, indices: tuple[int, ...], formats: Formats) -> Part:
     """Return the key's columns and how to decode them."""
     table_format, below = formats.find(options.below(KEY))
-    decoding = table_format.decoding(_key_schema(node, options), indices, below)
+    decoding = decode_columns(table_format, _key_schema(node, options), indices, below)
     _check_key_changes(decoding.changes, table_format.name, node, options)
     return Part(replace(_with_messages(decoding, table_format.name, options), skips_bad=False), indices)
 
