@@ -36,6 +36,9 @@ def server(request: pytest.FixtureRequest) -> Iterator[MySqlServer]:
         yield started
 
 
+pytestmark = pytest.mark.slow
+
+
 class Writer:
     """Changes the tables in a thread, until it is stopped."""
 
@@ -170,6 +173,10 @@ def test_the_target_becomes_the_source_while_rows_change_and_the_job_restarts(
                 run.restart(run.snapshot())
             elif chance.random() < 0.03:
                 run.complete(run.snapshot())
+        writer_until = time.monotonic() + 30
+        while reading.target().updates <= 50 and time.monotonic() < writer_until:
+            run.advance(100)
+            run.complete(run.snapshot())
     finally:
         writer.stop()
     target = reading.read_on()
@@ -265,11 +272,14 @@ def test_a_purged_log_is_an_error_with_a_remedy(server: MySqlServer) -> None:
     reading = Reading(server, name)
     reading.read_on()
     snapshot = reading.run.snapshot()
+    reading.run.close()
     server.execute("FLUSH BINARY LOGS")
     ((last, *_),) = server.execute("SHOW BINARY LOGS")[-1:]
-    time.sleep(0.1)
-    reading.run.close()
-    server.execute(f"PURGE BINARY LOGS TO '{last}'")
+    deadline = time.monotonic() + 30
+    while server.execute("SHOW BINARY LOGS")[0][0] != last:  # a log is kept while its reader has not gone
+        assert time.monotonic() < deadline
+        server.execute(f"PURGE BINARY LOGS TO '{last}'")
+        time.sleep(0.1)
     reading.run.restart(snapshot)
     with pytest.raises(OperationError, match=r"begin without the state of the job.*binlog_expire_logs_seconds"):
         reading.read_on()

@@ -258,8 +258,8 @@ class MySqlDatabase:
         return self._find_timestamp(files, end)
 
     def _find_timestamp(self, files: Sequence[str], end: LogPosition) -> LogPosition:
-        """Return the position before the first transaction from a time on."""
-        wanted_s = self.settings.start_timestamp_ms / 1_000
+        """Return the position before the first transaction from a time on, to which the log is exact in seconds."""
+        wanted_s = self.settings.start_timestamp_ms // 1_000
         start = replace(end, file=files[0], offset=4, gtids="")
         for file in reversed(files):
             first = replace(end, file=file, offset=4, gtids="")

@@ -631,6 +631,13 @@ def _altered(
     """Return a table after the actions of an ALTER TABLE, in the order in which the server applies them."""
     columns: list[ColumnDefinition] = []
     names: dict[str, str] = {}
+
+    def convert(column: ColumnDefinition) -> ColumnDefinition:
+        """CONVERT TO CHARACTER SET applies to all columns, whatever the same statement says of one of them."""
+        if alteration.converts is None or column.kind not in TEXTS:
+            return column
+        return replace(column, charset=charset, collation=collation)
+
     for column in old.columns:
         key = column.name.lower()
         if key in alteration.dropped:
@@ -639,10 +646,9 @@ def _altered(
         if changed is not None:
             names[key] = changed.definition.name
             if changed.position is None:
-                columns.append(changed.definition)
+                columns.append(convert(changed.definition))
             continue
-        if alteration.converts is not None and column.kind in TEXTS:
-            column = replace(column, charset=charset, collation=collation)
+        column = convert(column)
         if key in alteration.defaults:
             column = replace(column, default=alteration.defaults[key])
         if key in alteration.renamed:
@@ -654,15 +660,15 @@ def _altered(
         if was is not None and position is None:
             continue
         if position is None:
-            columns.append(defined.definition)
+            columns.append(convert(defined.definition))
         elif position.first:
-            columns.insert(0, defined.definition)
+            columns.insert(0, convert(defined.definition))
         else:
             after = (position.after or "").lower()
             index = next((i for i, column in enumerate(columns) if column.name.lower() == after), None)
             if index is None:
                 raise FormatError(f"there is no column {position.after!r} in {old.table_id}")
-            columns.insert(index + 1, defined.definition)
+            columns.insert(index + 1, convert(defined.definition))
     primary_key = () if alteration.drops_key else old.primary_key
     primary_key = tuple(names.get(name.lower(), name) for name in primary_key if name.lower() not in alteration.dropped)
     if alteration.primary_key is not None:
