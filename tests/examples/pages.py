@@ -195,7 +195,7 @@ PAGES: dict[str, Page] = {
     # a server: tests/connectors/aws/test_pages.py
     "docs/dynamodb.md": Page(("('home', 3)", "('cart', 8)", "('home', 7)"), targets=(), left_out=r"[+|]|\d+ rows"),
     "docs/sqs.md": Page(("ann: tea", "ann: milk", "bob: rum"), targets=()),
-    "docs/kinesis.md": Page(("ann home", "bob home", "ann cart", "<Row('eve', 'home')>"), targets=()),
+    "docs/kinesis.md": Page(("ann home", "bob home", "ann cart", "+I[eve, home]"), targets=()),
     # needs a server: tests/connectors/clickhouse/test_tables.py
     "docs/clickhouse.md": Page(("written",), targets=()),
     # needs a server: tests/connectors/mongodb/test_tables.py

@@ -223,6 +223,7 @@ class _Pull(Subscription):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news: asyncio.Event | None = None
         self._connection: Any = None
+        self._pulled: Any = None
         self._failure: Exception | None = None
         #: how many messages the server still owes to earlier pulls
         self._owed = 0
@@ -239,7 +240,7 @@ class _Pull(Subscription):
             self._loop.run_until_complete(self._consume())
         finally:
             self._loop.run_until_complete(self._end())
-            self._loop.run_until_complete(asyncio.sleep(0.01))  # lets transports close
+            self._loop.run_until_complete(asyncio.sleep(0.05))  # lets transports close
             self._loop.close()
 
     async def _end(self) -> None:
@@ -273,7 +274,9 @@ class _Pull(Subscription):
         except self._nats.errors.Error as error:
             raise OperationError(f"{self.title}: {error}") from error
         inbox = connection.new_inbox()
-        await connection.subscribe(inbox, cb=self._on_message, pending_msgs_limit=-1, pending_bytes_limit=-1)
+        self._pulled = await connection.subscribe(
+            inbox, cb=self._on_message, pending_msgs_limit=-1, pending_bytes_limit=-1
+        )
         self.connected()
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{source.stream}.{consumer}"
         expires = int(PULL_EXPIRES_S * 1e9)
@@ -404,8 +407,12 @@ class _Pull(Subscription):
 
         async def send() -> None:
             with suppress(self._nats.errors.Error):
+                if answer == b"-NAK":  # the server would deliver them to the pull that is waiting here
+                    await self._pulled.unsubscribe()
                 for tag in tags:
                     await connection.publish(tag, answer)
+                if answer == b"-NAK":  # the connection is closed next, and would not send what it holds
+                    await connection.flush(2)
 
         if loop is not None and not loop.is_closed():
             with suppress(RuntimeError, TimeoutError):

@@ -414,10 +414,11 @@ class _QueueReader(connector.SourceReader[Any, int]):
             some = due[start : start + MESSAGES_MAX]
             for each in some:
                 each.extend_at_ms = self._find_extension_ms(now_ms)
-            self._changes.append(self._threads.submit(self._change_timeouts, [each.receipt for each in some]))
+            timeout_s = self._source.visibility_timeout_s
+            receipts = [each.receipt for each in some]
+            self._changes.append(self._threads.submit(self._change_timeouts, receipts, timeout_s))
 
-    def _change_timeouts(self, receipts: Sequence[str]) -> int:
-        timeout = self._source.visibility_timeout_s
+    def _change_timeouts(self, receipts: Sequence[str], timeout: int) -> int:
         entries = [
             {"Id": str(number), "ReceiptHandle": receipt, "VisibilityTimeout": timeout}
             for number, receipt in enumerate(receipts)
@@ -459,7 +460,18 @@ class _QueueReader(connector.SourceReader[Any, int]):
         return _LOOK_MS if self._received else super().retry_after_ms()
 
     def close(self) -> None:
-        """Wait a while for messages that are being deleted, and close the connections."""
+        """Return messages that are not deleted, so that others receive them at once; close the connections.
+
+        Messages of a request in flight are among them: nobody else would see them until their time is over.
+        """
+        receipts = list(self._received)
+        if self._request is not None:
+            wait([self._request], _CLOSE_S)
+            if self._request.done() and self._request.exception() is None:
+                receipts += [message["ReceiptHandle"] for message in self._request.result()]
+        for start in range(0, len(receipts), MESSAGES_MAX):
+            some = receipts[start : start + MESSAGES_MAX]
+            self._changes.append(self._threads.submit(self._change_timeouts, some, 0))
         wait(self._changes, _CLOSE_S)
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._client.close()
