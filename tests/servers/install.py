@@ -17,5 +17,3 @@ if __name__ == "__main__":
         opensearch.installation()
     with suppress(PenstockError):
         mongodb.install_java_server()
-    with suppress(PenstockError):  # without Go its tests are skipped
-        mongodb.install_ferret()

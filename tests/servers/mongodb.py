@@ -160,7 +160,10 @@ def mongo_server() -> Iterator[MongoServer]:
     speaks_old = pymongo.version_tuple < (4, 12)
     name = f"mongo-java-{_JAVA}" if speaks_old else f"ferretdb-{_FERRET}"
     if not (cache() / name).exists():
-        pytest.skip(f"there is no {name}: python -m tests.servers.install, with {'Java' if speaks_old else 'Go'}")
+        advice = (
+            "python -m tests.servers.install, with Java" if speaks_old else "python -m tests.servers.mongodb, with Go"
+        )
+        pytest.skip(f"there is no {name}: {advice}")
     with tempfile.TemporaryDirectory(prefix="penstock-mongo-") as directory:
         server = MongoServer(Path(directory), speaks_old)
         try:
@@ -168,3 +171,7 @@ def mongo_server() -> Iterator[MongoServer]:
             yield server
         finally:
             server.kill()
+
+
+if __name__ == "__main__":  # half a minute, and 45 MiB
+    print(install_ferret())
