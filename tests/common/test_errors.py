@@ -61,6 +61,16 @@ ALLOWED = {
         ("drivers/spark/sockets.py::_listen", "OSError"),
         ("sql/catalogs/file_catalog.py::_read", "KeyError"),
         ("connectors/http_client.py::HttpClient.*", "ConnectionError"),
+        ("connectors/mysql/values.py::_convert", "ValueError"),
+        ("cdc/sources.py::_make_event", "ValueError"),
+        ("cdc/sources.py::_row", "ValueError"),
+    ),
+    "the subscription or the sink catches it, and connects again": (
+        ("connectors/mqtt.py::connect", "ConnectionError"),
+        ("connectors/mqtt.py::_Session._turn", "ConnectionError"),
+        ("connectors/mqtt.py::_Publisher._publish", "ConnectionError"),
+        ("connectors/nats.py::NatsServers.connect", "ConnectionError"),
+        ("connectors/nats.py::_Pull._consume", "ConnectionError TimeoutError"),
     ),
     "storage/files.py catches it and raises a CheckpointError": (
         ("base/durable_files.py::publish", "FileExistsError"),

@@ -117,7 +117,7 @@ def literal(text: str) -> str:
 class ServerError(OperationError):
     """The server answers with an error. `is_passing`: whether the same request may succeed later."""
 
-    def __init__(self, text: str, is_passing: bool) -> None:
+    def __init__(self, text: str, is_passing: bool = False) -> None:
         super().__init__(text)
         self.is_passing = is_passing
 

@@ -68,7 +68,7 @@ def load_library(user: str) -> Any:
 class MqttRefusedError(OperationError):
     """The server refuses; `code` is the reason code of MQTT 5."""
 
-    def __init__(self, message: str, code: int) -> None:
+    def __init__(self, message: str, code: int = 0) -> None:
         super().__init__(message)
         self.code = code
 

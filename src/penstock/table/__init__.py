@@ -2,9 +2,9 @@
 
 from penstock.base.types import Row, RowKind
 from penstock.sql.catalogs.columns import Schema
-from penstock.sql.connectors.filesystem.partition_commit import PartitionTimeExtractor
 from penstock.sql.session.result import ResultKind, TableResult
 from penstock.sql.session.session import TableConfig
+from penstock.sql.tables.tables import PartitionTimeExtractor
 from penstock.sql.user_functions.classes import DataView, ListView, MapView
 from penstock.table.changelog_mode import ChangelogMode
 from penstock.table.compiled_plan import CompiledPlan, PlanReference

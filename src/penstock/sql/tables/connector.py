@@ -41,7 +41,6 @@ from penstock.sql.data.arrow import arrow_type
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.data.types import BooleanType, DataType, DateType, IntegralType, VarCharType
 from penstock.sql.functions.value_casts import supports_cast
-from penstock.sql.logical.lineage import describe_table, describe_write
 from penstock.sql.logical.nodes import INSERTS, RowSchema, Scan, Write
 from penstock.sql.tables.tables import TableReader, TableScan, TableWriter, WholeScan, column_names
 from penstock.sql.typed import Typed
@@ -667,6 +666,8 @@ class Connectors:
         scan.check()
         reader = scan.reader()
         if reader.source is not None:
+            from penstock.sql.logical.lineage import describe_table  # only when a statement runs
+
             reader.source.lineage = (describe_table(node),)
         return reader
 
@@ -693,6 +694,8 @@ class Connectors:
         connector, options = self._checked(node)
         _check_metadata(options.title, node, connector.writable_metadata(options), is_read=False)
         writer = connector.writer(node, options)
+        from penstock.sql.logical.lineage import describe_write  # only when a statement runs
+
         writer.sink.lineage = (describe_write(node),)
         return writer
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -468,3 +469,21 @@ def whole_column(column: pa.ChunkedArray) -> pa.Array:
     """Return the column as a single array."""
     combined = column.combine_chunks()
     return pa.concat_arrays(combined.chunks) if isinstance(combined, pa.ChunkedArray) else combined
+
+
+class PartitionTimeExtractor(ABC):
+    """Makes the time of a partition of the values of its columns.
+
+    Examples:
+        >>> from datetime import datetime
+        >>> from penstock.table import PartitionTimeExtractor
+        >>> class Years(PartitionTimeExtractor):
+        ...     def extract(self, keys, values):
+        ...         return datetime(int(values[0]), 1, 1)
+        >>> Years().extract(["year"], ["2020"])
+        datetime.datetime(2020, 1, 1, 0, 0)
+    """
+
+    @abstractmethod
+    def extract(self, keys: Sequence[str], values: Sequence[str]) -> datetime:
+        """Return the time, without a zone. `values` are the texts of the partition columns `keys`."""

@@ -462,8 +462,8 @@ class _Applier:
                 if not part.option(options):
                     tokens.next()
             alteration.converts = (options.charset, options.collation)
-            alteration.options.charset = options.charset or alteration.options.charset
-            alteration.options.collation = options.collation
+            if alteration.options.charset is None:  # else DEFAULT CHARACTER SET says what the table gets
+                alteration.options.charset, alteration.options.collation = options.charset, options.collation
             return
         while tokens.peek() is not END and part.option(alteration.options):
             pass
@@ -636,7 +636,10 @@ def _altered(
         """CONVERT TO CHARACTER SET applies to all columns, whatever the same statement says of one of them."""
         if alteration.converts is None or column.kind not in TEXTS:
             return column
-        return replace(column, charset=charset, collation=collation)
+        wanted = _Options()
+        wanted.charset, wanted.collation = alteration.converts
+        to_charset, to_collation = _resolve(wanted, charset, collation)
+        return replace(column, charset=to_charset, collation=to_collation)
 
     for column in old.columns:
         key = column.name.lower()

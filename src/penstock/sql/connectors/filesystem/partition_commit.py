@@ -6,7 +6,6 @@ Source: Flink's filesystem SQL connector, "Partition Commit" and "File Compactio
 from __future__ import annotations
 
 import importlib
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -26,6 +25,7 @@ from penstock.sql.data.datetimes import zone_by_id
 from penstock.sql.data.errors import TableRuntimeError
 from penstock.sql.datetime_format.formatting import modern_parser, parse_default
 from penstock.sql.tables.connector import TableOptions
+from penstock.sql.tables.tables import PartitionTimeExtractor
 
 _PROCESS_TIME, _PARTITION_TIME = "process-time", "partition-time"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -118,24 +118,6 @@ _OF_PARTITIONS: Final[tuple[ConfigOption[Any], ...]] = (
     *(EXTRACTOR, EXTRACTOR_CLASS, TIME_PATTERN, TIME_FORMATTER),
 )
 COMMIT_OPTIONS: Final = (*_OF_PARTITIONS, COMPACTION, COMPACTION_SIZE, COMPACTION_PARALLELISM)
-
-
-class PartitionTimeExtractor(ABC):
-    """Makes the time of a partition of the values of its columns.
-
-    Examples:
-        >>> from datetime import datetime
-        >>> from penstock.table import PartitionTimeExtractor
-        >>> class Years(PartitionTimeExtractor):
-        ...     def extract(self, keys, values):
-        ...         return datetime(int(values[0]), 1, 1)
-        >>> Years().extract(["year"], ["2020"])
-        datetime.datetime(2020, 1, 1, 0, 0)
-    """
-
-    @abstractmethod
-    def extract(self, keys: Sequence[str], values: Sequence[str]) -> datetime:
-        """Return the time, without a zone. `values` are the texts of the partition columns `keys`."""
 
 
 @dataclass(frozen=True, slots=True)
