@@ -16,7 +16,7 @@ from tests.table.connectors.tables import build_reader
 
 from penstock.base.errors import ConfigurationError, JobExecutionError, UnsupportedError
 from penstock.common import Configuration, SimpleStringSchema, WatermarkStrategy
-from penstock.connectors.aws import client
+from penstock.connectors.aws import client, kinesis_source
 from penstock.connectors.aws.client import AwsSettings
 from penstock.connectors.aws.kinesis_sink import ClientBase
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
@@ -160,6 +160,13 @@ def test_a_source_is_refused_in_micro_batch() -> None:
     env.from_source(builder.build(), WatermarkStrategy.no_watermarks(), "orders").print()
     with pytest.raises(ConfigurationError, match="does not run in MICRO_BATCH"):
         env.execute()
+
+
+def test_shards_are_listed_page_by_page(kinesis: AwsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    arn = create_stream(kinesis, new_name(), 3)
+    monkeypatch.setattr(kinesis_source, "_PAGE", 1)
+    service = kinesis_source.KinesisService(AwsSettings(kinesis.properties), arn, "test")
+    assert len(service.list_shards().shards) == 3
 
 
 def test_records_that_are_refused_are_sent_again(kinesis: AwsServer, monkeypatch: pytest.MonkeyPatch) -> None:

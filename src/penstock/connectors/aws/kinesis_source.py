@@ -112,7 +112,7 @@ class KinesisService(ShardService):
             found += [_read_shard(each) for each in answer["Shards"]]
             if not answer.get("NextToken"):
                 break
-            request = {"NextToken": answer["NextToken"], "StreamARN": self._arn}
+            request = {"NextToken": answer["NextToken"]}  # it names the stream, which must not be named again
         date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
         now = datetime.now(UTC) if date is None else parsedate_to_datetime(date)
         return Listing(found, round(now.timestamp() * 1_000))
