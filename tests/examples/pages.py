@@ -173,6 +173,7 @@ PAGES: dict[str, Page] = {
     # Several programs and servers: tests/cli/trial/test_recipe_page.py.
     "docs/kafka-to-postgresql.md": Page(targets=()),
     "docs/keyed-state.md": Page(),
+    "docs/spark-sinks.md": Page(targets=("spark",)),
     "docs/micro-batch.md": Page(("12 counts, each once", "['tea 3', 'tea 7']"), targets=("spark",)),
     "docs/object-stores.md": Page(targets=("local",)),  # in the memory of one process
     "docs/mysql.md": Page(targets=()),  # needs a server: tests/connectors/mysql/test_page.py
