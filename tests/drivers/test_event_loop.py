@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from penstock.drivers.event_loop import EventLoopThread, WaitingEventLoop
+from penstock.drivers import event_loop
+from penstock.drivers.event_loop import EventLoopThread, VirtualCoroutines, WaitingEventLoop
+from penstock.testing import VirtualClock
 
 PATIENCE_S = 20
 
@@ -129,6 +131,64 @@ def test_close_cancels_what_runs_and_what_that_began(owner: Owner) -> None:
     owner.loop.close()
     assert sorted(ended) == ["begun by a call", "call"]
     assert not owner.loop.deliver()
+
+
+@pytest.mark.parametrize("repeats", range(20))
+def test_resources_are_released_although_the_loop_closes_at_once(owner: Owner, repeats: int) -> None:
+    ended: list[str] = []
+
+    async def run(name: str, seconds: float) -> None:
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            ended.append(name)
+
+    owner.start(partial(run, "call", 60))
+    owner.loop.release(partial(run, "release", 0.001 * repeats))
+    owner.loop.close()
+    assert sorted(ended) in (["call", "release"], ["release"])  # the call may not have begun
+    assert owner.results == []
+
+
+def test_a_release_that_hangs_is_cancelled_and_one_that_fails_is_logged(
+    owner: Owner, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_loop, "CLOSE_TIMEOUT_SECONDS", 0.2)
+    ended: list[str] = []
+
+    async def hang() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append("cancelled")
+
+    async def fail() -> None:
+        raise OSError("the link is down")
+
+    owner.loop.release(hang)
+    owner.loop.release(fail)
+    owner.loop.close()
+    assert ended == ["cancelled"]
+    assert "resources were not released: the link is down" in caplog.text
+
+
+def test_resources_are_released_in_virtual_time() -> None:
+    coroutines = VirtualCoroutines(VirtualClock())
+    ended: list[str] = []
+
+    async def run(name: str) -> None:
+        try:
+            await asyncio.sleep(0)
+            ended.append(name)
+        except asyncio.CancelledError:
+            ended.append(f"{name} cancelled")
+
+    coroutines.start(partial(run, "call"), lambda result, error: None)
+    coroutines.deliver()
+    coroutines.start(partial(asyncio.sleep, 60), lambda result, error: None)
+    coroutines.release(partial(run, "release"))
+    coroutines.close()
+    assert ended == ["call", "release"]
 
 
 def test_no_thread_before_the_first_call() -> None:

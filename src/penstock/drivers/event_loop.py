@@ -31,7 +31,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Set
 from contextlib import contextmanager, suppress
 from functools import partial
 from threading import Lock
@@ -39,6 +39,8 @@ from typing import Any, Final, TypeVar
 
 from penstock.base.errors import UnsupportedError
 from penstock.runtime.ports import Clock
+
+_LOG: Final = logging.getLogger(__name__)
 
 #: The maximum time (ms) that a driver's loop waits: timers become due if the host's clock is set meanwhile.
 WAIT_MS_MAX: Final = 1_000
@@ -84,11 +86,11 @@ CLOSE_TIMEOUT_SECONDS: Final = 2.0
 
 
 class _Call:
-    """One coroutine: not started, running as `task`, or cancelled."""
+    """One coroutine: not started, running as `task`, or cancelled. One that releases resources has no `done`."""
 
     __slots__ = ("done", "is_cancelled", "make", "task")
 
-    def __init__(self, make: Callable[[], Awaitable[Any]], done: _Done) -> None:
+    def __init__(self, make: Callable[[], Awaitable[Any]], done: _Done | None) -> None:
         self.make = make
         self.done = done
         self.task: asyncio.Task[None] | None = None
@@ -115,6 +117,7 @@ class EventLoopThread:
         self._returned: deque[tuple[_Call, Any, BaseException | None]] = deque()
         #: Used by the loop's thread only: keeps its tasks alive.
         self._running: set[asyncio.Task[None]] = set()
+        self._releasing: set[asyncio.Task[None]] = set()
 
     # --- the owner's side ------------------------------------------------------------------------------------------
 
@@ -122,10 +125,7 @@ class EventLoopThread:
         self, make: Callable[[], Awaitable[T]], done: Callable[[T | None, BaseException | None], None]
     ) -> Callable[[], None]:
         call = _Call(make, done)
-        loop = self._loop or self._begin()
-        self._to_start.append(call)
-        if len(self._to_start) == 1:
-            loop.call_soon_threadsafe(self._start_all)
+        loop = self._enqueue(call)
 
         def cancel() -> None:
             call.is_cancelled = True
@@ -134,6 +134,16 @@ class EventLoopThread:
 
         return cancel
 
+    def release(self, make: Callable[[], Awaitable[object]]) -> None:
+        self._enqueue(_Call(make, None))
+
+    def _enqueue(self, call: _Call) -> asyncio.AbstractEventLoop:
+        loop = self._loop or self._begin()
+        self._to_start.append(call)
+        if len(self._to_start) == 1:
+            loop.call_soon_threadsafe(self._start_all)
+        return loop
+
     def deliver(self) -> bool:
         """Call the callbacks of all ready results; return whether there were any."""
         returned = self._returned
@@ -141,12 +151,15 @@ class EventLoopThread:
         while returned:
             delivered = True
             call, result, error = returned.popleft()
-            if not call.is_cancelled:
+            if not call.is_cancelled and call.done is not None:
                 call.done(result, error)
         return delivered
 
     def close(self) -> None:
-        """Cancel running coroutines and end the thread, or abandon it if it hangs. No more results are delivered."""
+        """Cancel running coroutines and end the thread, or abandon it if it hangs. No more results are delivered.
+
+        Coroutines of `release` are awaited, so that they close their connections.
+        """
         loop, thread = self._loop, self._thread
         if loop is None or thread is None:
             return
@@ -167,11 +180,12 @@ class EventLoopThread:
         asyncio.set_event_loop(loop)
         try:
             loop.run_forever()
-            tasks = asyncio.all_tasks(loop)  # includes tasks started by user code
-            for task in tasks:
-                task.cancel()
-            if tasks:
-                loop.run_until_complete(asyncio.wait(tasks, timeout=CLOSE_TIMEOUT_SECONDS))
+            for kept in (self._releasing, set[asyncio.Task[None]]()):
+                tasks = asyncio.all_tasks(loop)  # includes tasks started by user code
+                for task in tasks - kept:
+                    task.cancel()
+                if tasks:
+                    loop.run_until_complete(asyncio.wait(tasks, timeout=CLOSE_TIMEOUT_SECONDS))
             loop.run_until_complete(loop.shutdown_asyncgens())
         finally:
             asyncio.set_event_loop(None)
@@ -186,6 +200,9 @@ class EventLoopThread:
                 call.task = asyncio.create_task(self._await(call))
                 self._running.add(call.task)
                 call.task.add_done_callback(self._running.discard)
+                if call.done is None:
+                    self._releasing.add(call.task)
+                    call.task.add_done_callback(self._releasing.discard)
             calls.popleft()
 
     def _cancel(self, call: _Call) -> None:
@@ -198,6 +215,8 @@ class EventLoopThread:
             result = await call.make()
         except BaseException as caught:  # noqa: BLE001 - handed to `done`, whatever it is
             error = caught
+        if call.done is None and isinstance(error, Exception):
+            _LOG.warning("resources were not released: %s", error, exc_info=error)
         self._returned.append((call, result, error))
         del error  # its traceback refers to this frame: a reference cycle
         if len(self._returned) == 1:
@@ -476,9 +495,9 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
             asyncio._set_running_loop(outer)
         return ran
 
-    def close(self) -> None:
-        """Cancel all tasks and let them end."""
-        for task in asyncio.all_tasks(self):
+    def close(self, kept: Set[asyncio.Task[None]] = frozenset()) -> None:
+        """Cancel all tasks but these, and let all of them end."""
+        for task in asyncio.all_tasks(self) - kept:
             task.cancel()
         self.run_ready()
         self._scheduled.clear()
@@ -496,6 +515,7 @@ class VirtualCoroutines:
         self.started = 0
         #: calls in progress
         self.running: set[asyncio.Task[None]] = set()
+        self._releasing: set[asyncio.Task[None]] = set()
 
     def start(
         self, make: Callable[[], Awaitable[T]], done: Callable[[T | None, BaseException | None], None]
@@ -532,6 +552,17 @@ class VirtualCoroutines:
         begun = self._loop.call_soon(begin)
         return cancel
 
+    def release(self, make: Callable[[], Awaitable[object]]) -> None:
+        async def run() -> None:
+            await make()
+
+        def begin() -> None:
+            task = self._loop.create_task(run())
+            self._releasing.add(task)
+            task.add_done_callback(self._releasing.discard)
+
+        self._loop.call_soon(begin)
+
     def next_due_ms(self) -> int | None:
         """Return when (ms) `deliver` next has something to do, as far as is known."""
         return self._loop.next_due_ms()
@@ -549,9 +580,9 @@ class VirtualCoroutines:
         return delivered
 
     def close(self) -> None:
-        """Cancel running calls; their results are not delivered."""
+        """Cancel running calls; their results are not delivered. Resources are released."""
         with suppress(RuntimeError):
-            self._loop.close()
+            self._loop.close(self._releasing)
         self._returned.clear()
 
 

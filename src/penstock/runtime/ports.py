@@ -52,6 +52,13 @@ class Coroutines(Protocol):
         """
         ...
 
+    def release(self, make: Callable[[], Awaitable[object]]) -> None:
+        """Call `make` on the event loop, to release resources that the loop holds, such as connections.
+
+        The loop may close meanwhile: calls of `start` are cancelled then, and this one is awaited, for 2 s at most.
+        """
+        ...
+
 
 class CycleCollector(Protocol):
     """Frees reference cycles of ended tasks, such as user functions that refer to themselves."""

@@ -83,11 +83,13 @@ class Words(DeserializationSchema[str]):
 
 
 @contextmanager
-def reading(schema: DeserializationSchema[Any] | None = None, **settings: Any) -> Iterator[tuple[Any, int]]:
+def reading(
+    schema: DeserializationSchema[Any] | None = None, host: ReaderHost | None = None, **settings: Any
+) -> Iterator[tuple[Any, int]]:
     """A reader whose server runs, and its port."""
     port = free_port()
     source = WebhookSource(WebhookSettings(str(port), **settings), schema or Words())
-    reader = pickle.loads(pickle.dumps(source)).create_reader(ReaderHost())
+    reader = pickle.loads(pickle.dumps(source)).create_reader(host or ReaderHost())
     reader.start()
     try:
         yield reader, port
@@ -126,13 +128,16 @@ def test_a_sender_is_answered_when_a_checkpoint_has_its_message() -> None:
 
 
 def test_a_message_that_no_checkpoint_has_is_answered_503_when_the_reader_ends() -> None:
-    with reading() as (reader, port):
-        emitted, waiting = Sending(port, b"tea"), None
+    host = ReaderHost()
+    with reading(host=host) as (reader, port):
+        emitted = Sending(port, b"tea")
         poll(reader)
         reader.snapshot_state(1)
         waiting = Sending(port, b"rum")
-        while reader.poll_next(0) is not InputStatus.NOTHING_AVAILABLE:
-            pass
+        deadline = time.monotonic() + 30
+        while not host.gauges["pendingRecords"]():
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
     assert (emitted.wait(), waiting.wait()) == (503, 503)
 
 

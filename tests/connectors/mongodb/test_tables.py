@@ -298,7 +298,8 @@ def test_only_what_a_query_needs_is_read(server: MongoServer, database: Any, mod
     more = ", 'scan.partition.strategy' = 'pagination', 'scan.partition.size' = '4 kb', 'scan.fetch-size' = '10'"
     tables.execute_sql(ddl(server, "_id INT, k INT, s STRING, wrong INT" + KEY, more=more))
     query = "SELECT s FROM t WHERE _id > 10 AND (k = 1 OR s IS NULL) AND s IN ('n12', 'n13', 'n14')"
-    assert "filter=[" in tables.explain_sql(query)
+    is_streaming = mode == "STREAMING"  # Spark's plan shows its own filter, and not what a source was given
+    assert ("filter=[" in tables.explain_sql(query)) == is_streaming
     assert collected(tables, query) == [("n13",)]
     assert max(collected(tables, "SELECT COUNT(*), SUM(_id) FROM t")) == (100, 4950)
     assert len(collected(tables, "SELECT _id FROM t LIMIT 7")) == 7

@@ -248,7 +248,7 @@ class AsyncLookupJoinOperator(EvaluatingOperator, AsyncWaitOperator):
         """Cancel the lookups in flight, and close the reader."""
         super().close()
         if self._reader is not None:
-            self._coroutines.start(self._reader.close, lambda _, error: None)
+            self._coroutines.release(self._reader.close)
 
 
 #: The state: key -> left row -> the matches of each insert of the row, as lists of right rows. None represents a
