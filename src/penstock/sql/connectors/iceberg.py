@@ -191,12 +191,8 @@ def more_keys(options: TableOptions) -> Iterable[str]:
     Raises:
         UnsupportedError: for options of Iceberg's connector that are not supported.
     """
+    options.refuse(_REFUSED)
     for key in options:
-        for pattern, reason in _REFUSED:
-            if pattern.fullmatch(key):
-                raise UnsupportedError(
-                    f"option '{key}' of table {options.title} is not supported ({reason}): leave it out"
-                )
         if belongs_to_catalog(key) or _OF_TABLE.fullmatch(key) or key in (NEW_TABLE, METADATA_TABLE, ROW_CHANGES):
             yield key
 

@@ -421,16 +421,6 @@ _REFUSED: Final = (
 )
 
 
-def refuse_unsupported(options: TableOptions) -> None:
-    """Raise `UnsupportedError` for options of Flink's connector that are not supported."""
-    for key in options:
-        for pattern, reason in _REFUSED:
-            if pattern.fullmatch(key):
-                raise UnsupportedError(
-                    f"option '{key}' of table {options.title} is not supported ({reason}): leave it out"
-                )
-
-
 def read_address(options: TableOptions) -> Any:
     """Return the address of the database, an `Address` or a `MySqlAddress`, after importing its driver.
 
@@ -620,7 +610,7 @@ class JdbcConnector(TableConnector):
 
     def more_options(self, options: TableOptions, columns: Sequence[str]) -> Iterable[str]:
         """Return no more options, and reject unsupported ones with the reason."""
-        refuse_unsupported(options)
+        options.refuse(_REFUSED)
         return ()
 
     def scan(self, scan: Scan, options: TableOptions) -> tables.TableScan:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from penstock.base.config_options import ConfigOption, ConfigOptions
-from penstock.base.errors import ConfigurationError, UnsupportedError
+from penstock.base.errors import ConfigurationError
 from penstock.connectors.mysql.cdc import database
 from penstock.connectors.mysql.cdc.binlog import LogPosition
 from penstock.connectors.mysql.cdc.columns import METADATA_TYPES, ColumnOutput, OutputColumn
@@ -157,12 +157,7 @@ class MySqlCdcConnector(TableConnector):
 
     def more_options(self, options: TableOptions, columns: Sequence[str]) -> Iterable[str]:
         """Return no options; raise `UnsupportedError` with the reason for unsupported ones."""
-        for key in options:
-            for pattern, reason in _REFUSED:
-                if pattern.fullmatch(key):
-                    raise UnsupportedError(
-                        f"option '{key}' of table {options.title} is not supported ({reason}): leave it out"
-                    )
+        options.refuse(_REFUSED)
         return ()
 
     def readable_metadata(self, options: TableOptions) -> Mapping[str, DataType]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from penstock.base.config_options import ConfigOption, ConfigOptions
-from penstock.base.errors import ConfigurationError, UnsupportedError
+from penstock.base.errors import ConfigurationError
 from penstock.connectors.postgres.cdc import options as changes
 from penstock.connectors.postgres.cdc.options import ALL as ALL_CHANGES
 from penstock.connectors.postgres.cdc.source import PORT as POSTGRES_PORT
@@ -180,12 +180,7 @@ class PostgresCdcConnector(TableConnector):
 
     def more_options(self, options: TableOptions, columns: Sequence[str]) -> Iterable[str]:
         """Return no options; raise `UnsupportedError` with the reason for unsupported ones."""
-        for key in options:
-            for pattern, reason in _REFUSED:
-                if pattern.fullmatch(key):
-                    raise UnsupportedError(
-                        f"option '{key}' of table {options.title} is not supported ({reason}): leave it out"
-                    )
+        options.refuse(_REFUSED)
         return ()
 
     def readable_metadata(self, options: TableOptions) -> Mapping[str, DataType]:

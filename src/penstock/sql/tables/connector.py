@@ -17,6 +17,7 @@ table enables it with `lookup.cache` = `FULL`; the options `lookup.full-cache.*`
 
 from __future__ import annotations
 
+import re
 import time
 from abc import ABC, abstractmethod
 from collections import deque
@@ -474,6 +475,16 @@ class TableOptions(Mapping[str, str]):
     def below(self, prefix: str) -> TableOptions:
         """Return the options whose keys begin with a prefix, without the prefix."""
         return TableOptions(self.title, self._values, self._prefix + prefix, self.zone)
+
+    def refuse(self, reasons: Iterable[tuple[re.Pattern[str], str]]) -> None:
+        """Raise `UnsupportedError` with the reason for an option that one of the patterns matches."""
+        for key in self:
+            for pattern, reason in reasons:
+                if pattern.fullmatch(key):
+                    raise UnsupportedError(
+                        f"option '{self._prefix}{key}' of {self.what} {self.title} is not supported ({reason}): leave "
+                        "it out"
+                    )
 
     def wrong(self, key: str, reason: str) -> ValidationError:
         """Return the error for an option with an invalid value."""

@@ -36,6 +36,7 @@ from penstock.sql.connectors.filesystem.sink import (
     PATH,
     PATTERN,
     READ_OPTIONS,
+    REFUSED,
     WRITE_OPTIONS,
     PartitionValues,
     TableFilesSink,
@@ -44,7 +45,6 @@ from penstock.sql.connectors.filesystem.sink import (
     check_types,
     is_plain,
     parse_partition,
-    refuse_unsupported,
     rolling_policy,
 )
 from penstock.sql.data import types
@@ -506,7 +506,7 @@ class FilesystemConnector(TableConnector):
 
     def more_options(self, options: TableOptions, columns: Sequence[str]) -> Iterable[str]:
         """Return the options of the format."""
-        refuse_unsupported(options)
+        options.refuse(REFUSED)
         return self._formats.option_keys(options)
 
     def readable_metadata(self, options: TableOptions) -> Mapping[str, DataType]:

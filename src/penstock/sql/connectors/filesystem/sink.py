@@ -255,16 +255,6 @@ REFUSED: Final = (
 )
 
 
-def refuse_unsupported(options: TableOptions) -> None:
-    """Raise `UnsupportedError` for options of Flink's connector that are not supported."""
-    for key in options:
-        for pattern, reason in REFUSED:
-            if pattern.fullmatch(key):
-                raise UnsupportedError(
-                    f"option '{key}' of table {options.title} is not supported ({reason}): leave it out"
-                )
-
-
 def rolling_policy(options: TableOptions) -> RollingPolicy:
     """Return the policy that ends files before the next checkpoint."""
     limits = []
