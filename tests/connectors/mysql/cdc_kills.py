@@ -1,9 +1,10 @@
 """`python -m tests.connectors.mysql.cdc_kills --server mysql --kills 30`: many tables change while things are killed.
 
 The source reads 20 tables in this process, call by call. A kill is one of: the server gets SIGKILL and starts again; or
-the job is lost with all that it has read since its last checkpoint, and begins again from that, pickled. Meanwhile a
-writer changes rows, and statements alter tables. In the end the target equals the source, and each update of a row has
-raised its version by one: no change was lost, and none came twice.
+the job is lost with all that it has read since its last checkpoint, and begins again from that, pickled. Half of the
+kills come in the snapshot, if it lasts so long, and the others in the log. Meanwhile a writer changes rows, and
+statements alter tables. In the end the target equals the source, and each update of a row has raised its version by
+one: no change was lost, and none came twice.
 """
 
 from __future__ import annotations
@@ -88,6 +89,9 @@ class Job:
                 self.run.complete(self.checkpoint)
                 due = time.monotonic() + 0.3
 
+    def reads_log(self) -> bool:
+        return any(getattr(reader, "_main", None) for reader in self.run.readers)
+
     def die(self) -> None:
         self.run.restart(self.checkpoint)
 
@@ -129,8 +133,9 @@ def check(server: MySqlServer, name: str, target: Target) -> int:
 @click.option("--kills", default=30)
 @click.option("--rows", default=1_000_000, help="in all tables")
 @click.option("--chunk", default=CHUNK_SIZE)
+@click.option("--parallelism", default=2)
 @click.option("--seed", default=lambda: random.randrange(1 << 32), type=int)
-def main(dialect: str, kills: int, rows: int, chunk: int, seed: int) -> None:
+def main(dialect: str, kills: int, rows: int, chunk: int, parallelism: int, seed: int) -> None:
     """See the module's text."""
     print(f"seed {seed}", flush=True)
     chance = random.Random(seed)
@@ -140,17 +145,19 @@ def main(dialect: str, kills: int, rows: int, chunk: int, seed: int) -> None:
         settings = CdcSettings(server.address(None), (f"{name}\\..*",), chunk_size=chunk)
         writer = Writer(server, name, seed, rows // len(TABLES))
         writer.start()
-        job = Job(settings, 1)
+        job = Job(settings, parallelism)
         statements = list(STATEMENTS)
         for number in range(kills):
             job.advance(chance.uniform(0.5, 3), chance)
+            while number >= kills // 2 and not job.reads_log():  # the other half of them is for the log
+                job.advance(1, chance)
             while statements and len(statements) > len(STATEMENTS) * (1 - (number + 1) / kills):
                 with suppress(client.load_library().err.MySQLError):
                     server.execute(statements[0], name)
                 del statements[0]
             kind = chance.choice(["server", "job", "job"])
+            phase = "log" if job.reads_log() else "snapshot"
             server.restart() if kind == "server" else job.die()
-            phase = "log" if any(getattr(reader, "_main", None) for reader in job.run.readers) else "snapshot"
             print(f"{number + 1}: {kind} in the {phase}, {len(job.run.arrived)} events", flush=True)
         writer.is_stopped.set()
         writer.join()
