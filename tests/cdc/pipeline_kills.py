@@ -5,6 +5,10 @@ the schemas of ten of them. One pipeline writes into Iceberg, another one into K
 all processes of both, workers and drivers, get SIGKILL at a random moment, and new drivers go on from their newest
 checkpoints. In the end each Iceberg table must have the columns and rows of its source table, and the topic of each
 table each change once, in order. The seed that it prints makes the changes and the pauses the same again.
+
+`--source mariadb` (`mysql`, `postgres`) executes the changes in a real server, which is killed with the pipelines. What
+was there when a pipeline read a table comes as rows of its snapshot, so each topic must be a chain: each message begins
+with the row that the message before it left, and the last ones leave the rows of the source.
 """
 
 from __future__ import annotations
@@ -18,12 +22,13 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Any
 
 import click
 from tests.cdc.database import Database, comparable, plain
+from tests.cdc.sql_feeder import SqlFeeder, start_source
 from tests.servers.kafka import KafkaCluster, kafka_server
 
 ROOT = Path(__file__).parents[2]
@@ -32,9 +37,7 @@ CHANGED_TABLES = 10
 
 PIPELINE = """
 source:
-  type: values
-  path: {folder}/events.jsonl
-  bounded: false
+{source}
 
 sink:
 {sink}
@@ -51,6 +54,11 @@ pipeline:
     restart-strategy.type: fixed-delay
     restart-strategy.fixed-delay.attempts: 1000
     restart-strategy.fixed-delay.delay: 1 s
+"""
+SCRIPT = """
+  type: values
+  path: {folder}/events.jsonl
+  bounded: false
 """
 ICEBERG = """
   type: iceberg
@@ -69,10 +77,10 @@ KAFKA = """
 class Pipeline:
     """A pipeline and its drivers, one after another. Each driver leads a group with its workers."""
 
-    def __init__(self, folder: Path, name: str, sink: str, target: str, interval: str) -> None:
+    def __init__(self, folder: Path, name: str, source: str, sink: str, target: str, interval: str) -> None:
         self._folder, self.name, self._number = folder, name, 0
         options = "execution.target: local" if target == "local" else f'spark.master: "{target}"'
-        text = PIPELINE.format(folder=folder, sink=sink, name=name, target=options, interval=interval)
+        text = PIPELINE.format(folder=folder, source=source, sink=sink, name=name, target=options, interval=interval)
         (folder / f"{name}.yaml").write_text(text)
         self.process = self.start()
 
@@ -113,6 +121,9 @@ class Feeder(threading.Thread):
             self.count = due
             time.sleep(0.05)
 
+    def check(self) -> None:
+        """A file does not fail."""
+
 
 def make_database(chance: random.Random, tables: int, changes: int) -> Database:
     database = Database(chance)
@@ -131,7 +142,7 @@ def make_database(chance: random.Random, tables: int, changes: int) -> Database:
     return database
 
 
-def compare_iceberg(database: Database, folder: Path) -> str | None:
+def compare_iceberg(database: Database, folder: Path, has_positions: bool = True) -> str | None:
     """Whether the tables of the lake are those of the database; None if they are."""
     from penstock.connectors.iceberg.tables import CatalogLoader
 
@@ -142,7 +153,7 @@ def compare_iceberg(database: Database, folder: Path) -> str | None:
         except Exception as error:  # noqa: BLE001 - it is not there yet
             return f"{name}: {error!r}"
         columns = [field.name for field in found.schema().fields]
-        if columns != list(table.columns):
+        if columns != list(table.columns) if has_positions else set(columns) != set(table.columns):
             return f"{name} has the columns {columns}, expected {list(table.columns)}"
         rows = found.scan().to_arrow().to_pylist()
         if sorted(map(repr, map(normal(table.columns), rows))) != sorted(
@@ -227,28 +238,59 @@ def compare_kafka(database: Database, kafka: KafkaCluster) -> str | None:
     return None
 
 
-def run(seed: int, tables: int, changes: int, kills: int, rate: float, target: str, interval: str) -> str:
+def compare_chains(database: Database, kafka: KafkaCluster) -> str | None:
+    """Whether the messages of each topic lead to the rows of the database, each from the one before; None if so."""
+    messages_of = read_messages(kafka)
+    for name, table in database.tables.items():
+        rows: dict[int, Any] = {}
+        for number, (_, before, after) in enumerate(messages_of.get(name, [])):
+            if before is not None:
+                row = rows.pop(before["id"], None)
+                if row is None or any(row[column] != before[column] for column in ("id", "name", "n")):
+                    raise AssertionError(f"message {number} of topic {name} begins with {before}, and there is {row}")
+            if after is not None:
+                if after["id"] in rows:
+                    raise AssertionError(f"message {number} of topic {name} repeats the row {after['id']}")
+                rows[after["id"]] = after
+        ends = {row["id"]: (row["name"], row["n"]) for row in table.rows.values()}
+        if {key: (row["name"], row["n"]) for key, row in rows.items()} != ends:
+            return f"topic {name} ends with {len(rows)} rows, not with the {len(ends)} of the source"
+    return None
+
+
+def run(seed: int, tables: int, changes: int, kills: int, rate: float, target: str, interval: str, source: str) -> str:
     """Run both pipelines, and kill them so often; raises `AssertionError` when a target is wrong."""
     chance, begun_s = random.Random(seed), time.monotonic()
     database = make_database(random.Random(seed), tables, changes)
     schema_changes = sum(1 for line in database.lines if "column" in next(iter(line)))
-    with tempfile.TemporaryDirectory(prefix="penstock-pipeline-") as name:
+    with tempfile.TemporaryDirectory(prefix="penstock-pipeline-") as name, ExitStack() as stack:
         folder = Path(name)
         (folder / "kafka").mkdir()
-        with kafka_server(folder / "kafka") as kafka, (folder / "events.jsonl").open("w") as file:
+        server = None if source == "values" else stack.enter_context(start_source(source))
+        file = stack.enter_context((folder / "events.jsonl").open("w"))
+        with kafka_server(folder / "kafka") as kafka:
+            feeder: Any = Feeder(database, file, rate) if server is None else SqlFeeder(server, database.lines, rate)
             sinks = {"iceberg": ICEBERG.format(folder=folder), "kafka": KAFKA.format(servers=kafka.bootstrap_servers)}
-            pipelines = [Pipeline(folder, each, sink, target, interval) for each, sink in sinks.items()]
-            feeder = Feeder(database, file, rate)
+            read = SCRIPT.format(folder=folder)
             feeder.start()
+            if server is not None:
+                feeder.await_tables(tables)
+            pipelines = [
+                Pipeline(folder, each, read if server is None else server.definition(each), sink, target, interval)
+                for each, sink in sinks.items()
+            ]
             try:
                 for number in range(kills):
                     until = (number + chance.uniform(0.3, 1.0)) / kills * len(database.lines) / rate
                     time.sleep(max(1.0, until - (time.monotonic() - begun_s)))
                     for pipeline in pipelines:
                         pipeline.kill()
+                    if server is not None:
+                        server.server.restart()
                     for pipeline in pipelines:
                         pipeline.start()
                 feeder.join()
+                feeder.check()
                 reason: str | None = "nothing was compared"
                 deadline = time.monotonic() + PATIENCE_S
                 while reason is not None:
@@ -256,14 +298,15 @@ def run(seed: int, tables: int, changes: int, kills: int, rate: float, target: s
                     time.sleep(2)
                     for pipeline in pipelines:
                         pipeline.check()
-                    reason = compare_iceberg(database, folder) or compare_kafka(database, kafka)
+                    reason = compare_iceberg(database, folder, server is None or server.has_positions)
+                    reason = reason or (compare_kafka if server is None else compare_chains)(database, kafka)
             finally:
                 for pipeline in pipelines:
                     pipeline.kill()
     took_s = time.monotonic() - begun_s
     return (
-        f"{tables} tables, {changes} changes of rows, {schema_changes} of schemas, {kills} kills of everything: "
-        f"Iceberg has the rows of the source, Kafka each change once; {took_s:.0f} s"
+        f"{source}: {tables} tables, {changes} changes of rows, {schema_changes} of schemas, {kills} kills of "
+        f"everything: Iceberg has the rows of the source, Kafka each change once; {took_s:.0f} s"
     )
 
 
@@ -274,6 +317,7 @@ def run(seed: int, tables: int, changes: int, kills: int, rate: float, target: s
 @click.option("--rate", default=400.0, show_default=True, help="Changes per second.")
 @click.option("--target", default="local", show_default=True, help="local, or the master of Spark.")
 @click.option("--interval", default="2 s", show_default=True, help="Between checkpoints.")
+@click.option("--source", type=click.Choice(["values", "mariadb", "mysql", "postgres"]), default="values")
 @click.option("--seed", type=int, default=None)
 def main(seed: int | None, **options: Any) -> None:
     seed = random.randrange(1 << 32) if seed is None else seed
