@@ -213,6 +213,27 @@ def test_schemas_change_while_rows_are_read(database: Database, parallelism: int
     cluster.close()
 
 
+@pytest.mark.parametrize("is_told", [True, False])
+def test_schemas_change_again_while_rows_wait_for_the_log(database: Database, is_told: bool) -> None:
+    """The catalog is older by then: the log has told a later change, which must not be undone."""
+    database.execute(TABLES)
+    database.execute("INSERT INTO cups SELECT n, 'c' || n FROM generate_series(21, 200) n")
+    cluster = Following(source(database, "cups"))
+    cluster.follow(lambda: len(cluster.target.rows.get(TableId("public", "cups"), {})) > 30, 5)
+    database.execute("ALTER TABLE cups ADD COLUMN size int, ADD COLUMN spare int")
+    if is_told:
+        database.execute("INSERT INTO cups (id, size) VALUES (300, 1)")
+    cluster.follow(lambda: bool(cluster.readers[0]._altered), 5)  # type: ignore[attr-defined]
+    for statement in ("ALTER COLUMN size TYPE bigint", "RENAME COLUMN spare TO more", "DROP COLUMN more"):
+        database.execute(f"ALTER TABLE cups {statement}; INSERT INTO cups (id) SELECT max(id) + 1 FROM cups")
+    cluster.follow_tables(database, "cups", at_once=5)
+    cluster.close()
+    kinds = [type(event).__name__ for event in cluster.target.log]
+    widened = ["AlterColumnTypeEvent"] if is_told else []  # otherwise the log has the column with the later type
+    added = ["CreateTableEvent", "AddColumnEvent", "AddColumnEvent"]
+    assert kinds == [*added, *widened, "RenameColumnEvent", "DropColumnEvent"]
+
+
 @pytest.mark.parametrize("parallelism", [1, 2])
 def test_a_table_that_is_truncated_while_rows_are_read(database: Database, parallelism: int) -> None:
     database.execute(TABLES)

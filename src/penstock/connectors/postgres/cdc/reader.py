@@ -102,7 +102,8 @@ class CdcReader(SourceReader[Any, Any]):
         self._discovers = settings.adds_tables
         self._has_more = False
         self._polls_due = 0
-        self._altered: dict[int, schemas.LoggedSchema] = {}
+        #: the schemas of the catalog that rows wait for, each with the schema that the log had told until then
+        self._altered: dict[int, tuple[schemas.LoggedSchema, schemas.LoggedSchema | None]] = {}
         self._heartbeat_at_ms = 0
         self._warn_at_ms = 0
         self._pending: dict[int, int] = {}
@@ -360,18 +361,19 @@ class CdcReader(SourceReader[Any, Any]):
     def _is_ready(self, followed: changes.FollowedTable) -> bool:
         """Return whether rows can be read: their columns are those of the log, or the log will not tell others.
 
-        If the catalog has other columns, the log is read up to the position where they were seen. If it has not told
-        them by then, no row has changed since, and the catalog's are adopted.
+        If the catalog has other columns, the log is read up to the position where they were seen. If it has told no
+        others by then, no row has changed since, and the catalog's are adopted. Otherwise the log may have told later
+        ones, so the catalog is asked again when the rows are read.
         """
-        catalog = self._altered.get(followed.state.oid)
-        if catalog is None:
+        if followed.state.oid not in self._altered:
             return True
+        catalog, told_before = self._altered[followed.state.oid]
         assert self._changes is not None
         if self._settings.startup != SNAPSHOT and self._changes.position.lsn < catalog.lsn:
             return False
         del self._altered[followed.state.oid]
         logged = followed.state.logged
-        if logged is not None and not catalog.is_like(logged):
+        if logged is not None and logged is told_before:
             self.adopt(followed, catalog)
             with connect(self._settings.address) as connection:
                 followed.table = self.describe(connection, followed.state)
@@ -448,7 +450,7 @@ class CdcReader(SourceReader[Any, Any]):
             self._end_rows()
             self._polls_due = POLLS_BETWEEN
             if isinstance(item, Altered):
-                self._altered[state.oid] = item.schema
+                self._altered[state.oid] = item.schema, state.logged
             return InputStatus.NOTHING_AVAILABLE
         columns, position = self._hand_out(item, position, max_records)
         followed.move(position)
