@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import resource
 import socket
 import threading
 from typing import Any, Final
 
+import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 #: The maximum number of connections, and their share of the descriptor limit.
@@ -35,6 +37,8 @@ BODY_SECONDS: Final = 600.0
 READ_SECONDS: Final = 30.0
 #: How often (s) a connection is checked.
 LOOK_SECONDS: Final = 1.0
+#: The length of a socket's queue of connections that wait to be accepted.
+BACKLOG: Final = 128
 
 
 def connections_max() -> int:
@@ -94,6 +98,47 @@ class BoundedSocket(socket.socket):
                     connection.shutdown(socket.SHUT_RDWR)  # its transport sees the end and closes it
                 return True
         return False
+
+
+def build_config(
+    application: Any,
+    listener: BoundedSocket,
+    keep_alive_s: int,
+    certificate: str | None = None,
+    key: str | None = None,
+    key_password: str | None = None,
+    **more: Any,
+) -> uvicorn.Config:
+    """Return how uvicorn serves an application on this listener. It logs errors only, unless its logger has a level.
+
+    Args:
+        application: the application, ASGI.
+        listener: the socket.
+        keep_alive_s: how long a connection may be idle.
+        certificate: the file with the server's certificate; None for no TLS.
+        key: the file with its key.
+        key_password: the password of the key.
+        **more: further settings of `uvicorn.Config`.
+    """
+    log = logging.getLogger("uvicorn")
+    if log.level == logging.NOTSET:  # it would log a warning for each request that is not HTTP
+        log.setLevel(logging.ERROR)
+    return uvicorn.Config(
+        application,
+        log_config=None,
+        lifespan="off",
+        access_log=False,
+        server_header=False,
+        ws="none",
+        loop="asyncio",
+        http=build_protocol(listener),
+        backlog=BACKLOG,
+        timeout_keep_alive=keep_alive_s,
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
+        ssl_keyfile_password=key_password,
+        **more,
+    )
 
 
 def build_protocol(listener: BoundedSocket) -> type[H11Protocol]:

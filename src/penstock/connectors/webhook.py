@@ -43,7 +43,7 @@ from penstock.base.secrets import hide, remember
 from penstock.codecs.column_data import ColumnData
 from penstock.codecs.serialization import DeserializationSchema, Deserialized
 from penstock.connectors.base import MALFORMED_COUNTER
-from penstock.connectors.http_server import BoundedSocket, build_protocol, connections_max
+from penstock.connectors.http_server import BACKLOG, BoundedSocket, build_config, connections_max
 from penstock.connectors.split_reader import SplitQueue
 from penstock.runtime import connector
 from penstock.runtime.columns import ColumnBatch
@@ -55,7 +55,7 @@ _LOG: Final = logging.getLogger(__name__)
 _START_S: Final = 30.0
 _STOP_S: Final = 10.0
 _PORT_MAX: Final = 65_535
-_BACKLOG: Final = 128
+_KEEP_ALIVE_S: Final = 30
 _RETRY_AFTER: Final = (b"retry-after", b"1")
 
 Decode = Callable[[Sequence[bytes]], Deserialized]
@@ -395,31 +395,21 @@ class _Server:
         """Listen at the first free port. Raises `OperationError` if none is free."""
         settings = self._settings
         self._socket = self._bind()
-        config = uvicorn.Config(
+        config = build_config(
             self.handle,
+            self._socket,
+            _KEEP_ALIVE_S,
+            settings.certificate,
+            settings.key,
+            settings.key_password,
             interface="asgi3",
             proxy_headers=False,
-            log_config=None,
-            lifespan="off",
-            access_log=False,
-            server_header=False,
-            ws="none",
-            loop="asyncio",
-            http=build_protocol(self._socket),
-            backlog=_BACKLOG,
-            timeout_keep_alive=30,
-            ssl_certfile=settings.certificate,
-            ssl_keyfile=settings.key,
-            ssl_keyfile_password=settings.key_password,
         )
         try:
             config.load()
         except (OSError, ssl.SSLError) as error:
             self._socket.close()
             raise ConfigurationError(f"the certificate or the key of a webhook cannot be read: {error}") from error
-        uvicorn_log = logging.getLogger("uvicorn")
-        if uvicorn_log.level == logging.NOTSET:
-            uvicorn_log.setLevel(logging.ERROR)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._run, name="penstock-webhook", daemon=True)
         self._thread.start()
@@ -439,7 +429,7 @@ class _Server:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 listener.bind((self._settings.bind_address, port))
-                listener.listen(_BACKLOG)  # two sockets may be bound to a port, but only one listens
+                listener.listen(BACKLOG)  # two sockets may be bound to a port, but only one listens
             except OSError as error:
                 refused = error
                 listener.close()

@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from penstock.base.configuration import Configuration
 from penstock.base.errors import OperationError
 from penstock.base.options import SHUTDOWN_ON_APPLICATION_FINISH
-from penstock.connectors.http_server import BoundedSocket, build_protocol, connections_max
+from penstock.connectors.http_server import BoundedSocket, build_config, connections_max
 from penstock.drivers.logs import log_to_stderr_by_default
 from penstock.server.dispatcher import Dispatcher
 from penstock.server.metrics.metric_store import MetricStore
@@ -30,8 +30,8 @@ _log = logging.getLogger("penstock.rest")
 _START_SECONDS: Final = 30.0
 #: How long (s) jobs may take to cancel when the cluster shuts down.
 _END_SECONDS: Final = 60.0
-#: The length of the socket's queue of connections that wait to be accepted.
-_BACKLOG: Final = 128
+#: How long (s) a connection may be idle.
+_KEEP_ALIVE_SECONDS: Final = 5
 
 
 class RestServer:
@@ -57,24 +57,14 @@ class RestServer:
         self._socket = _bound(settings)
         context.port = self._socket.getsockname()[1]
         context.shut_down = self._shut_down
-        config = uvicorn.Config(
+        config = build_config(
             build(context, settings),
-            log_config=None,
-            lifespan="off",
-            access_log=False,
-            server_header=False,
-            ws="none",
-            loop="asyncio",
-            http=build_protocol(self._socket),
-            backlog=_BACKLOG,
-            timeout_keep_alive=5,
-            ssl_certfile=settings.certificate,
-            ssl_keyfile=settings.key,
-            ssl_keyfile_password=settings.key_password,
+            self._socket,
+            _KEEP_ALIVE_SECONDS,
+            settings.certificate,
+            settings.key,
+            settings.key_password,
         )
-        uvicorn_log = logging.getLogger("uvicorn")
-        if uvicorn_log.level == logging.NOTSET:  # it would log a warning for each request that is not HTTP
-            uvicorn_log.setLevel(logging.ERROR)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._run, name="penstock-rest", daemon=True)
         self._failure: BaseException | None = None
