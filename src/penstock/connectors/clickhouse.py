@@ -20,7 +20,10 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
@@ -426,20 +429,31 @@ class ToRows(NamedTuple):
 
     def __call__(self, records: Sequence[Any], kinds: Mapping[str, ServerType]) -> pa.Table:
         """Return the rows. Raises `Misfit` for values that do not fit."""
-        dicts = [record.as_dict() if isinstance(record, Row) else record for record in records]
-        for record in dicts:
-            if not isinstance(record, Mapping):
-                raise WrongTypeError(f"a record is a dict or a Row with names, not a {type(record).__name__}")
+        dicts = records
+        if set(map(type, records)) != {dict}:
+            dicts = [record.as_dict() if isinstance(record, Row) else record for record in records]
+            for record in dicts:
+                if not isinstance(record, Mapping):
+                    raise WrongTypeError(f"a record is a dict or a Row with names, not a {type(record).__name__}")
         columns = {}
-        for name in dict.fromkeys(name for record in dicts for name in record):
+        for name, values in _find_values(dicts):
             kind = kinds.get(name)
-            values = [record.get(name) for record in dicts]
             try:
                 columns[name] = pa.array(values, None if kind is None else kind.wire_type)
             except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
                 text = "" if kind is None else f" {kind.text}"
                 raise Misfit(f"column '{name}' does not fit{text} on the server: {str(error)[:200]}") from error
         return pa.table(columns)
+
+
+def _find_values(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Any]]]:
+    """Return the names that records have, with the value of each record; None where it has none."""
+    # Other mappings may have a value for any name.
+    if set(map(type, records)) == {dict} and len(set(map(len, records))) == 1:
+        with suppress(KeyError):
+            return [(name, list(map(itemgetter(name), records))) for name in records[0]]
+    names = dict.fromkeys(chain.from_iterable(records))
+    return [(name, [record.get(name) for record in records]) for name in names]
 
 
 @dataclass(frozen=True, slots=True)
@@ -630,7 +644,7 @@ class _SendingWriter(AsyncSinkWriter[Any]):
         """Send the batches that are due."""
         batches = self.rows.take(least)
         if batches:
-            self.add([(batch, len(batch.body), self._click.get_ordering_key(batch)) for batch in batches])
+            self.add(batches, [len(batch.body) for batch in batches], None)
         if not self.rows.count:
             self._due_ms = None
         elif self._due_ms is None:

@@ -469,6 +469,9 @@ class _SinkClient(RequestClient[HttpSinkRequestEntry]):
 
 
 def _find_runs(entries: Sequence[HttpSinkRequestEntry]) -> Iterable[tuple[int, int]]:
+    if len({entry.method for entry in entries}) == 1:
+        yield 0, len(entries)
+        return
     start = 0
     for number in range(1, len(entries) + 1):
         if number == len(entries) or entries[number].method != entries[start].method:

@@ -184,6 +184,19 @@ def test_entries_that_are_too_large(service: str) -> None:
         env.execute()
 
 
+@pytest.mark.parametrize("method", ["convert", "get_size_in_bytes", "get_ordering_key"])
+def test_an_error_about_a_record_names_it(service: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(sink: ServiceSink, record: Any, *more: Any) -> Any:
+        return record if record < 3 else 1 // 0
+
+    monkeypatch.setattr(ServiceSink, method, fail)
+    env = environment()
+    env.from_collection([1, 2, 3, 4]).sink_to(ServiceSink(service))
+    with pytest.raises(JobExecutionError, match=r"in ServiceSink, which makes an entry of it\nrecord: 3"):
+        env.execute()
+    assert RECEIVED[service] == []
+
+
 def test_requests_that_take_too_long(service: str) -> None:
     """They are sent again, so they may arrive twice; or they fail the job."""
     hung = threading.Event()

@@ -93,13 +93,16 @@ def check_history(seed: int) -> None:
     service = Service(choose, random_settings(choose), refuses, keeps_order, choose.choice([None, is_third]))
     keys: list[Any] = choose.choice([[None], ["a"], ["a", "b", "c", None], list(range(20))])
     added: list[tuple[Any, int]] = []
-    for number in range(choose.randint(1, 60)):
-        value = (choose.choice(keys), number)
-        while service.buffer.is_full:
+    for _ in range(choose.randint(1, 60)):
+        while not service.buffer.room:
             service.send(False)
             service.finish()
-        service.buffer.add(Entry(value, choose.randint(1, 10), value[0], service.now_ms))
-        added.append(value)
+        count = min(choose.choice([1, 1, 5, 30]), service.buffer.room)
+        values = [(choose.choice(keys), len(added) + number) for number in range(count)]
+        chosen = [key for key, _ in values]
+        sizes = [choose.randint(1, 10) for _ in values]
+        service.buffer.add(values, sizes, None if set(chosen) == {None} else chosen, service.now_ms)
+        added += values
         service.send(False)
         if choose.random() < 0.1:
             service.now_ms += choose.randint(0, 50)
@@ -127,21 +130,39 @@ def test_random_histories() -> None:
         check_history(each)
 
 
+def test_a_key_in_flight_does_not_hold_back_others() -> None:
+    settings = AsyncSinkSettings(max_batch_size=2, max_in_flight_requests=3)
+    buffer = RequestBuffer(settings, keeps_order=True)
+    buffer.add(range(6), [1] * 6, ["a", "a", "a", "a", "a", "b"], 0)
+    first = buffer.take(0, True)
+    assert [entry.value for entry in first] == [0, 1]
+    assert [entry.value for entry in buffer.take(0, True)] == [5]
+    assert buffer.take(0, True) == []
+    assert len(buffer) == 3
+    buffer.add([6], [1], ["a"], 0)
+    buffer.complete(first, [first[1]], 0)
+    assert buffer.take(0, True) == []
+    assert buffer.next_due_ms(0) == settings.retry_delay_ms
+    again = buffer.take(settings.retry_delay_ms, True)
+    assert [entry.value for entry in again] == [1, 2]
+    buffer.complete(again, [], settings.retry_delay_ms)
+    assert [entry.value for entry in buffer.take(settings.retry_delay_ms, True)] == [3, 4]
+
+
 def test_entries_leave_by_count_bytes_and_time() -> None:
     settings = AsyncSinkSettings(max_batch_size=3, max_batch_size_in_bytes=20, max_record_size_in_bytes=20)
     buffer = RequestBuffer(settings)
     for number in range(2):
-        buffer.add(Entry(number, 1, None, 100))
+        buffer.add([number], [1], None, 100)
     assert buffer.take(5_099, False) == []
     assert buffer.next_due_ms(5_099) == 5_100
     assert [entry.value for entry in buffer.take(5_100, False)] == [0, 1]
-    for number in range(4):
-        buffer.add(Entry(number, 1, None, 6_000))
+    buffer.add(range(4), [1] * 4, None, 6_000)
     assert [entry.value for entry in buffer.take(6_000, False)] == [0, 1, 2]
     assert buffer.take(6_000, False) == []
-    buffer.add(Entry(4, 19, None, 6_000))
+    buffer.add([4], [19], None, 6_000)
     assert [entry.value for entry in buffer.take(6_000, False)] == [3, 4]
-    buffer.add(Entry(5, 1, None, 6_000))
+    buffer.add([5], [1], None, 6_000)
     assert buffer.take(6_000, False) == []
 
 
@@ -150,12 +171,12 @@ def test_the_limit_falls_with_refusals_and_rises_again() -> None:
     buffer = RequestBuffer(settings)
     assert buffer.limit == 200
     for _ in range(100):
-        buffer.add(Entry("x", 1, None, 0))
+        buffer.add(["x"], [1], None, 0)
         entries = buffer.take(1e9, True)
         buffer.complete(entries, [], 1e9)
     assert buffer.limit == 200
     for _ in range(30):
-        buffer.add(Entry("x", 1, None, 0))
+        buffer.add(["x"], [1], None, 0)
         entries = buffer.take(1e9, True)
         buffer.complete(entries, entries, 0)
     assert buffer.limit == int(200 * 0.99**30)

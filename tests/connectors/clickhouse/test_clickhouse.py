@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -117,6 +117,11 @@ def test_records_of_streams() -> None:
     kinds = {"n": ServerType.parse("Int8"), "s": ServerType.parse("Nullable(String)")}
     rows = ToRows()([{"n": 1, "s": "a"}, Row(n=2, s=None), {"n": 3}], kinds)
     assert fit_rows(rows, kinds, "t").to_pylist() == [{"n": 1, "s": "a"}, {"n": 2, "s": None}, {"n": 3, "s": None}]
+    rows = ToRows()([{"n": 1}, {"s": "a"}], kinds)
+    assert rows.to_pylist() == [{"n": 1, "s": None}, {"n": None, "s": "a"}]
+    texts = defaultdict(str, s="a")
+    assert ToRows()([{"n": 1}, texts], kinds).to_pylist() == rows.to_pylist()
+    assert texts == {"s": "a"}
     with pytest.raises(Misfit, match="'n' does not fit Int8"):
         ToRows()([{"n": 300}], kinds)
     with pytest.raises(Misfit, match="has no column 'x' that can be written"):

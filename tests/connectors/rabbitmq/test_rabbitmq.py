@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.servers.queues import RabbitServer
 from tests.servers.waiting import await_true
+from tests.simulation.fresh_seeds import commit_number
 
 from penstock.base.errors import ConfigurationError, JobExecutionError
 from penstock.common import Configuration, RestartStrategies, SimpleStringSchema, WatermarkStrategy
+from penstock.connectors.rabbitmq.sink import Frames
 from penstock.connectors.rabbitmq.source import build_message
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors import AsyncSinkSettings, Source
@@ -286,3 +290,48 @@ def test_messages_are_built_of_what_pika_delivers() -> None:
 
     method = pika.spec.Basic.Deliver("c", 1, False, "e", "k")
     assert build_message((method, pika.BasicProperties(), b"x")) == RMQMessage(b"x", "e", "k")
+
+
+def test_the_sink_sends_the_frames_that_pika_would_send() -> None:
+    """Messages of random sizes and properties, from a fresh seed; bodies fill several frames, and pieces are cut."""
+    import pika
+
+    seed = commit_number()
+    print(f"seed {seed}")
+    choose = random.Random(seed)
+    channel = SimpleNamespace(channel_number=7, connection=SimpleNamespace(_body_max_length=40_000))
+    properties: list[dict[str, Any]] = [{}, {"correlation_id": "7"}, {"delivery_mode": 1, "content_type": "text/plain"}]
+    entries = [
+        RMQPublication(
+            choose.randbytes(choose.choice([0, 1, 50, 39_999, 40_000, 40_001, 90_000])),
+            choose.choice(["cups", "tassen", "käse"]),
+            choose.choice(["", "amq.topic"]),
+            choose.choice([None, {}, {"n": 1, "x": 0.5}]),
+            choose.random() < 0.5,
+            choose.choice(properties),
+        )
+        for _ in range(50)
+    ]
+    expected = []
+    for entry in entries:
+        method = pika.spec.Basic.Publish(
+            exchange=entry.exchange, routing_key=entry.routing_key, mandatory=entry.mandatory
+        )
+        with_headers = {"headers": dict(entry.headers)} if entry.headers else {}
+        values = pika.BasicProperties(**{"delivery_mode": 2, **entry.properties, **with_headers})
+        expected += [pika.frame.Method(7, method), pika.frame.Header(7, len(entry.body), values)]
+        bodies = [entry.body[start : start + 40_000] for start in range(0, len(entry.body), 40_000)]
+        expected += [pika.frame.Body(7, part) for part in bodies]
+    pieces = Frames(pika).build(channel, entries)
+    assert b"".join(pieces) == b"".join(frame.marshal() for frame in expected)
+    assert len(pieces) > 1
+    with pytest.raises(pika.exceptions.ShortStringTooLong):
+        Frames(pika).build(channel, [RMQPublication(b"x", "k" * 300)])
+
+
+def test_messages_of_several_frames_arrive(server: RabbitServer, queue: str) -> None:
+    bodies = ["", "x" * 300_000, "y", "z" * 131_064]
+    write(bodies, RMQSink(config(server), queue, SimpleStringSchema(), settings=QUICK))
+    with server.channel() as channel:
+        received = [channel.basic_get(queue, auto_ack=True)[2].decode() for _ in bodies]
+    assert received == bodies

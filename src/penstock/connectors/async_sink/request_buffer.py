@@ -14,10 +14,14 @@ supersedes an earlier one, such as a whole row, it takes the place of one that s
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, fields
+from itertools import accumulate, count, islice, repeat
 from typing import Any, Final
+
+import msgspec
 
 from penstock.base.errors import WrongValueError
 
@@ -83,7 +87,7 @@ class AsyncSinkSettings:
             )
 
 
-class Entry:
+class Entry(msgspec.Struct, eq=False, gc=False):
     """An entry of a request.
 
     Attributes:
@@ -96,16 +100,13 @@ class Entry:
         not_before_ms: when it may be sent again.
     """
 
-    __slots__ = ("attempts", "key", "not_before_ms", "number", "since_ms", "size", "value")
-
-    def __init__(self, value: Any, size: int, key: Hashable | None, since_ms: float) -> None:
-        self.value = value
-        self.size = size
-        self.key = key
-        self.since_ms = since_ms
-        self.number = 0
-        self.attempts = 0
-        self.not_before_ms = 0.0
+    value: Any
+    size: int
+    key: Hashable | None
+    since_ms: float
+    number: int = 0
+    attempts: int = 0
+    not_before_ms: float = 0.0
 
 
 class RequestBuffer:
@@ -130,6 +131,13 @@ class RequestBuffer:
         #: by key, the last entry that waits and has not been sent; kept only if entries may supersede others
         self._last: dict[Hashable, Entry] = {}
         self._waiting: deque[Entry] = deque()
+        #: entries that would wait no longer if their keys were not in flight, by key; they precede the waiting ones
+        self._queues: dict[Hashable, deque[Entry]] = {}
+        self._queued = 0
+        #: the keys of queues that are not in flight any more
+        self._ready: deque[Hashable] = deque()
+        #: whether entries with keys were added
+        self._has_keys = False
         #: entries to send again, oldest first; they precede the waiting ones
         self._again: list[Entry] = []
         self._keys_in_flight: set[Hashable] = set()
@@ -142,36 +150,57 @@ class RequestBuffer:
 
     def __len__(self) -> int:
         """Return the number of entries that are not in flight."""
-        return len(self._waiting) + len(self._again)
+        return self._queued + len(self._waiting) + len(self._again)
 
     @property
-    def is_full(self) -> bool:
-        """Whether the sink must stop its input."""
-        return len(self) >= self._settings.max_buffered_requests
+    def room(self) -> int:
+        """How many entries may be added; the sink must stop its input when there is no room."""
+        return max(0, self._settings.max_buffered_requests - len(self))
 
     @property
     def is_empty(self) -> bool:
         """Whether every entry has been accepted."""
-        return not (self._waiting or self._again or self.requests_in_flight)
+        return not (self._waiting or self._queues or self._again or self.requests_in_flight)
 
     @property
     def limit(self) -> int:
         """The maximum number of entries in flight at present."""
         return max(1, int(self._limit))
 
-    def add(self, entry: Entry) -> None:
-        """Add an entry behind the others, or in the place of the one that it supersedes."""
-        if self._supersedes is not None and entry.key is not None:
-            last = self._last.get(entry.key)
-            if last is not None and self._supersedes(entry.value, last.value):
-                self._waiting_bytes += entry.size - last.size
-                last.value, last.size = entry.value, entry.size
-                return
-            self._last[entry.key] = entry
-        entry.number = self._added
-        self._added += 1
-        self._waiting.append(entry)
-        self._waiting_bytes += entry.size
+    def add(
+        self,
+        values: Sequence[Any],
+        sizes: Sequence[int],
+        keys: Sequence[Hashable | None] | None,
+        now_ms: float,
+    ) -> None:
+        """Add entries behind the others, or in the places of those that they supersede.
+
+        Args:
+            values: what the client sends.
+            sizes: their sizes in bytes.
+            keys: their ordering keys; None if no entry has one.
+            now_ms: the time.
+        """
+        self._has_keys = self._has_keys or keys is not None
+        numbers = count(self._added)
+        entries = map(Entry, values, sizes, repeat(None) if keys is None else keys, repeat(now_ms), numbers)
+        if self._supersedes is None or keys is None:
+            self._waiting.extend(entries)
+            self._added += len(values)
+            self._waiting_bytes += sum(sizes)
+            return
+        for entry in entries:
+            if entry.key is not None:
+                last = self._last.get(entry.key)
+                if last is not None and self._supersedes(entry.value, last.value):
+                    self._waiting_bytes += entry.size - last.size
+                    last.value, last.size = entry.value, entry.size
+                    continue
+                self._last[entry.key] = entry
+            self._waiting.append(entry)
+            self._waiting_bytes += entry.size
+        self._added += len(values)
 
     def take(self, now_ms: float, is_flushing: bool) -> list[Entry]:
         """Return the entries of the next request, which is in flight from now on; none if nothing may be sent now.
@@ -185,15 +214,21 @@ class RequestBuffer:
             return []
         entries: list[Entry] = []
         held: set[Hashable] = set()
-        size = self._take_again(now_ms, room, entries, held)
+        size = self._take_again(now_ms, room, entries, held) if self._again else 0
+        if self._ready:
+            size = self._take_queued(room, size, entries, held)
         if entries or is_flushing or self._is_due(now_ms):
-            self._take_waiting(room, size, entries, held)
+            if self._has_keys:
+                self._take_waiting(room, size, entries, held)
+            else:
+                self._take_first(room, size, entries)
         for entry in entries:
             entry.attempts += 1
         if entries:
             self.requests_in_flight += 1
             self.entries_in_flight += len(entries)
-            self._keys_in_flight.update(entry.key for entry in entries if entry.key is not None)
+            if self._has_keys:
+                self._keys_in_flight.update([entry.key for entry in entries if entry.key is not None])
         return entries
 
     def _room(self) -> int:
@@ -234,27 +269,83 @@ class RequestBuffer:
         self._again = kept
         return size
 
+    def _take_first(self, room: int, size: int, entries: list[Entry]) -> None:
+        """Take entries from the front; none has a key."""
+        waiting, size_max = self._waiting, self._settings.max_batch_size_in_bytes
+        wanted = min(room - len(entries), len(waiting))
+        first = list(islice(waiting, wanted))
+        sizes = [entry.size for entry in first]
+        taken = sum(sizes)
+        if size + taken > size_max:
+            ends = [size + end for end in accumulate(sizes)]
+            first = first[: max(bisect_right(ends, size_max), 0 if entries else 1)]
+            taken = sum(sizes[: len(first)])
+        for _ in first:
+            waiting.popleft()
+        entries += first
+        self._waiting_bytes -= taken
+
+    def _take_queued(self, room: int, size: int, entries: list[Entry], held: set[Hashable]) -> int:
+        """Take entries of queues that are ready; return the size of all entries.
+
+        A queue that has more entries waits for the end of this request.
+        """
+        kept: list[Hashable] = []
+        size_max, start_size = self._settings.max_batch_size_in_bytes, size
+        is_full = False
+        while self._ready and not is_full:
+            key = self._ready.popleft()
+            queue = self._queues.get(key)
+            if queue is None or key in self._keys_in_flight:
+                continue  # it is ready again when the request has ended
+            if key in held:
+                kept.append(key)
+                continue
+            taken = 0
+            while queue and (self._keeps_order or not taken):
+                if len(entries) >= room or (entries and size + queue[0].size > size_max):
+                    is_full = True
+                    break
+                entry = queue.popleft()
+                entries.append(entry)
+                size += entry.size
+                taken += 1
+                if self._last.get(key) is entry:
+                    del self._last[key]
+            self._queued -= taken
+            if not queue:
+                del self._queues[key]
+            if taken:
+                if not self._keeps_order:
+                    held.add(key)
+            elif queue:
+                kept.append(key)
+        self._ready.extendleft(reversed(kept))
+        self._waiting_bytes -= size - start_size
+        return size
+
     def _take_waiting(self, room: int, size: int, entries: list[Entry], held: set[Hashable]) -> None:
-        """Take entries from the front, except those whose keys must wait."""
-        skipped: list[Entry] = []
-        waiting, in_flight = self._waiting, self._keys_in_flight
+        """Take entries from the front. Those whose keys must wait join the queues of these."""
+        waiting, last, queues = self._waiting, self._last, self._queues
+        size_max, start_size = self._settings.max_batch_size_in_bytes, size
+        in_flight, is_alone = self._keys_in_flight, not self._keeps_order
         while waiting and len(entries) < room:
             entry = waiting[0]
             key = entry.key
-            if key is not None and (key in held or key in in_flight):
-                skipped.append(waiting.popleft())
+            if key is not None and (key in in_flight or key in held or key in queues):
+                queues.setdefault(key, deque()).append(waiting.popleft())
+                self._queued += 1
                 continue
-            if entries and size + entry.size > self._settings.max_batch_size_in_bytes:
+            if entries and size + entry.size > size_max:
                 break
             entries.append(waiting.popleft())
             size += entry.size
-            self._waiting_bytes -= entry.size
             if key is not None:
-                if not self._keeps_order:
+                if is_alone:
                     held.add(key)
-                if self._last.get(key) is entry:
-                    del self._last[key]
-        waiting.extendleft(reversed(skipped))
+                if last and last.get(key) is entry:
+                    del last[key]
+        self._waiting_bytes -= size - start_size
 
     def extend_again(self, entries: Sequence[Entry], again: Iterable[int]) -> list[int]:
         """Return the positions of the entries of a request to send again: those given, and what must follow them.
@@ -296,7 +387,10 @@ class RequestBuffer:
         """
         self.requests_in_flight -= 1
         self.entries_in_flight -= len(entries)
-        self._keys_in_flight.difference_update(entry.key for entry in entries if entry.key is not None)
+        if self._has_keys:
+            keys = {entry.key for entry in entries if entry.key is not None}
+            self._keys_in_flight -= keys
+            self._ready.extend(key for key in keys if key in self._queues)
         failed = list(again)
         if not failed:
             self._limit = min(self._entries_max, self._limit + INCREASE)

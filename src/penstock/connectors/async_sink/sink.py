@@ -23,6 +23,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from penstock.base.errors import OperationError, short_repr
@@ -31,9 +32,6 @@ from penstock.runtime.connector import RecordError, Sink, SinkWriter, SinkWriter
 
 T = TypeVar("T")
 EntryT = TypeVar("EntryT")
-#: an entry, its size in bytes, and its ordering key
-Made = tuple[Any, int, Hashable | None]
-
 #: how often a task with unaccepted entries looks for errors when no records arrive
 _LOOK_MS: Final = 200
 #: how long `close` waits for requests in flight: one that arrives after the restart may overwrite a newer value
@@ -194,28 +192,44 @@ class AsyncSinkWriter(SinkWriter[T, Any]):
         self._name = type(sink).__name__
         self._sender = _Sender(sink, sink.create_client(context), self._name)
         self._look_ms: int | None = None
+        self._has_keys = type(sink).get_ordering_key is not AsyncSinkBase.get_ordering_key
 
     def write_batch(self, values: list[T], timestamps: list[int] | None) -> None:
         """Add the records' entries to the buffer; wait while it is full."""
         sink, largest = self._sink, self._sink.settings.max_record_size_in_bytes
-        made: list[Made] = []
-        for number, record in enumerate(values):
-            try:
-                entry = sink.convert(record, None if timestamps is None else timestamps[number])
-                size = sink.get_size_in_bytes(entry)
-                made.append((entry, size, sink.get_ordering_key(entry)))
-            except Exception as error:
-                raise RecordError(record, f"{self._name}, which makes an entry of it") from error
-            if size > largest:
-                raise RequestError(
-                    f"{self._name}: the entry {short_repr(entry)} has {size} bytes, max_record_size_in_bytes is "
-                    f"{largest}"
-                )
-        self.add(made)
+        entries: list[Any] = []
+        sizes: list[int] = []
+        keys: list[Hashable | None] = []
+        made: list[Any] = entries
+        try:
+            # What precedes an error stays in the list, and tells which record it is about.
+            entries.extend(map(sink.convert, values, repeat(None) if timestamps is None else timestamps))
+            made = sizes
+            sizes.extend(map(sink.get_size_in_bytes, entries))
+            if self._has_keys:
+                made = keys
+                keys.extend(map(sink.get_ordering_key, entries))
+        except Exception as error:
+            record = values[len(made)]
+            raise RecordError(record, f"{self._name}, which makes an entry of it") from error
+        if sizes and max(sizes) > largest:
+            number = next(number for number, size in enumerate(sizes) if size > largest)
+            raise RequestError(
+                f"{self._name}: the entry {short_repr(entries[number])} has {sizes[number]} bytes, "
+                f"max_record_size_in_bytes is {largest}"
+            )
+        self.add(entries, sizes, keys if self._has_keys else None)
 
-    def add(self, made: Sequence[Made]) -> None:
-        """Add entries with their sizes and ordering keys to the buffer; wait while it is full."""
-        self._sender.add(made)
+    def add_entries(self, entries: Sequence[Any]) -> None:
+        """Add entries, with the sizes and ordering keys that the sink gives them; wait while the buffer is full."""
+        keys = list(map(self._sink.get_ordering_key, entries)) if self._has_keys else None
+        self.add(entries, list(map(self._sink.get_size_in_bytes, entries)), keys)
+
+    def add(self, entries: Sequence[Any], sizes: Sequence[int], keys: Sequence[Hashable | None] | None) -> None:
+        """Add entries with their sizes and ordering keys, if they have any, to the buffer; wait while it is full."""
+        if keys is not None and keys.count(None) == len(keys):
+            keys = None
+        self._sender.add(entries, sizes, keys)
         self._report()
 
     def next_flush_ms(self) -> int | None:
@@ -277,17 +291,19 @@ class _Sender:
         """Whether every entry has been accepted, and no error waits."""
         return self._buffer.is_empty and self._error is None
 
-    def add(self, made: Sequence[Made]) -> None:
+    def add(self, entries: Sequence[Any], sizes: Sequence[int], keys: Sequence[Hashable | None] | None) -> None:
         """See `AsyncSinkWriter.add`."""
-        now_ms = self._now_ms()
+        now_ms, start = self._now_ms(), 0
         with self._changed:
-            for value, size, key in made:
-                while self._buffer.is_full and self._error is None:
+            while start < len(entries):
+                while not (room := self._buffer.room) and self._error is None:
                     self._wake_up()
                     self._changed.wait()
                 if self._error is not None:
                     break
-                self._buffer.add(Entry(value, size, key, now_ms))
+                some = slice(start, start + room)
+                self._buffer.add(entries[some], sizes[some], None if keys is None else keys[some], now_ms)
+                start += room
             self._raise()
         self._wake_up()
 

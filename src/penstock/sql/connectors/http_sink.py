@@ -16,7 +16,7 @@ from penstock.base.errors import ConfigurationError, UnsupportedError, WrongValu
 from penstock.codecs.column_data import ColumnData
 from penstock.codecs.serialization import Deserialized
 from penstock.connectors import http, webhook
-from penstock.connectors.async_sink.sink import AsyncSinkWriter, Made
+from penstock.connectors.async_sink.sink import AsyncSinkWriter
 from penstock.runtime.connector import SinkWriter, SinkWriterContext
 from penstock.sql.connectors.http import (
     SECURITY,
@@ -161,11 +161,8 @@ class _TableWriter(AsyncSinkWriter[Any]):
             messages = table.encoder.encode(columns.take(pa.array(rows, pa.int64())))
             methods = [table.delete_method if kinds[row] in (DELETE, UPDATE_BEFORE) else table.method for row in rows]
             keys = [keys[row] for row in rows]
-        made: list[Made] = [
-            (http.HttpSinkRequestEntry(method, message, key), len(message), key)
-            for method, message, key in zip(methods, messages, keys, strict=True)
-        ]
-        self.add(made)
+        entries = list(map(http.HttpSinkRequestEntry, methods, messages, keys))
+        self.add(entries, list(map(len, messages)), keys)
 
 
 def _find_last(keys: Sequence[Any]) -> list[int]:

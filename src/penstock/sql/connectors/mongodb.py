@@ -27,7 +27,7 @@ from penstock.base.config_options import POSITIVE, ConfigOption, ConfigOptions, 
 from penstock.base.errors import ConfigurationError, UnsupportedError, WrongValueError
 from penstock.codecs.column_data import ColumnData
 from penstock.connectors.async_sink.request_buffer import AsyncSinkSettings
-from penstock.connectors.async_sink.sink import AsyncSinkWriter, Made
+from penstock.connectors.async_sink.sink import AsyncSinkWriter
 from penstock.connectors.mongodb import source as mongodb
 from penstock.connectors.mongodb.sink import MongoSink, MongoWrite, mongo_settings
 from penstock.runtime.connector import SinkWriter, SinkWriterContext
@@ -145,7 +145,7 @@ class _TableWriter(AsyncSinkWriter[Any]):
 
     def __init__(self, sink: MongoTableSink, context: SinkWriterContext) -> None:
         super().__init__(sink, context)
-        self._mongo, self._documents = sink, sink.documents
+        self._documents = sink.documents
 
     def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
         """See `SinkWriter`."""
@@ -163,11 +163,7 @@ class _TableWriter(AsyncSinkWriter[Any]):
 
     def _write(self, columns: pa.RecordBatch, kinds: bytes) -> None:
         if columns.num_rows:
-            size_of, key_of = self._mongo.get_size_in_bytes, self._mongo.get_ordering_key
-            made: list[Made] = [
-                (write, size_of(write), key_of(write)) for write in self._documents.writes(columns, kinds)
-            ]
-            self.add(made)
+            self.add_entries(self._documents.writes(columns, kinds))
 
 
 _OPERATORS: Final = {"=": "$eq", "<": "$lt", "<=": "$lte", ">": "$gt", ">=": "$gte"}

@@ -25,7 +25,7 @@ from penstock.base.config_options import POSITIVE, ConfigOption, ConfigOptions, 
 from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.codecs.column_data import ColumnData
 from penstock.connectors.async_sink.request_buffer import AsyncSinkSettings
-from penstock.connectors.async_sink.sink import AsyncSinkWriter, Made
+from penstock.connectors.async_sink.sink import AsyncSinkWriter
 from penstock.connectors.opensearch import (
     BulkAction,
     BulkSink,
@@ -312,7 +312,7 @@ class _TableWriter(AsyncSinkWriter[Any]):
 
     def __init__(self, sink: OpensearchTableSink, context: SinkWriterContext) -> None:
         super().__init__(sink, context)
-        self._bulk, self._documents = sink, sink.documents
+        self._documents = sink.documents
 
     def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
         """See `SinkWriter`."""
@@ -330,10 +330,7 @@ class _TableWriter(AsyncSinkWriter[Any]):
 
     def _write(self, columns: pa.RecordBatch, kinds: bytes | None) -> None:
         if columns.num_rows:
-            actions = self._documents.actions(columns, kinds, self._context.now_ms())
-            size_of, key_of = self._bulk.get_size_in_bytes, self._bulk.get_ordering_key
-            made: list[Made] = [(action, size_of(action), key_of(action)) for action in actions]
-            self.add(made)
+            self.add_entries(self._documents.actions(columns, kinds, self._context.now_ms()))
 
 
 def _text(key: str, description: str) -> ConfigOption[str | None]:

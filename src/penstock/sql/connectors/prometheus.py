@@ -16,7 +16,7 @@ from penstock.base.config_options import ConfigOption
 from penstock.base.errors import ConfigurationError, UnsupportedError, WrongValueError
 from penstock.codecs.column_data import ColumnData
 from penstock.connectors import prometheus
-from penstock.connectors.async_sink.sink import AsyncSinkWriter, Made
+from penstock.connectors.async_sink.sink import AsyncSinkWriter
 from penstock.connectors.http import HttpService
 from penstock.runtime.connector import SinkWriter, SinkWriterContext
 from penstock.sql.connectors.http import number_option, text_option, time_option
@@ -101,12 +101,9 @@ class _TableWriter(AsyncSinkWriter[Any]):
 
     def write_columns(self, data: ColumnData, rowtimes: Any) -> None:
         """See `SinkWriter`."""
-        made: list[Made] = [
-            (entry, self._table.get_size_in_bytes(entry), entry.labels)
-            for entry in self._table.columns.entries(data.columns)
-        ]
-        if made:
-            self.add(made)
+        entries = self._table.columns.entries(data.columns)
+        if entries:
+            self.add_entries(entries)
 
 
 URL: Final = text_option("metric.endpoint-url", "The URL of Remote Write, such as `http://HOST:9090/api/v1/write`.")

@@ -23,7 +23,7 @@ from penstock.base.errors import ConfigurationError, UnsupportedError, WrongValu
 from penstock.codecs.arrow_columns import exact_cast
 from penstock.codecs.column_data import ColumnData
 from penstock.connectors.async_sink.request_buffer import AsyncSinkSettings
-from penstock.connectors.async_sink.sink import AsyncSinkBase, AsyncSinkWriter, Made
+from penstock.connectors.async_sink.sink import AsyncSinkBase, AsyncSinkWriter
 from penstock.connectors.base import refuse_or_skip
 from penstock.connectors.subscriptions import MessageReading, SubscriptionSource
 from penstock.runtime.columns import ColumnBatch
@@ -188,7 +188,7 @@ class QueueTableSink(Sink[Any]):
 class _QueueTableWriter(AsyncSinkWriter[Any]):
     def __init__(self, inner: AsyncSinkBase[Any, Any], messages: RowMessages, context: SinkWriterContext) -> None:
         super().__init__(inner, context)
-        self._inner, self._messages = inner, messages
+        self._messages = messages
 
     def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
         """See `SinkWriter`."""
@@ -206,10 +206,7 @@ class _QueueTableWriter(AsyncSinkWriter[Any]):
 
     def _write(self, columns: pa.RecordBatch, kinds: bytes | None) -> None:
         if columns.num_rows:
-            size_of, key_of = self._inner.get_size_in_bytes, self._inner.get_ordering_key
-            entries = self._messages.build_entries(columns, kinds)
-            made: list[Made] = [(entry, size_of(entry), key_of(entry)) for entry in entries]
-            self.add(made)
+            self.add_entries(self._messages.build_entries(columns, kinds))
 
 
 # --- options ----------------------------------------------------------------------------------------------------------
