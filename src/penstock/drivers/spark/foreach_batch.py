@@ -26,8 +26,10 @@ import time
 import traceback
 import uuid
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import fsspec
@@ -44,11 +46,12 @@ from penstock.codecs.pickling import kinds_of_rows
 from penstock.drivers.directories import directory_of_this_process
 from penstock.drivers.spark.frames import arrow_schema, to_record_batch
 from penstock.drivers.spark.handle import short_reason
+from penstock.drivers.spark.session import session_of_program
 from penstock.runtime.connector import Committer, NumberedCommit, Sink, SinkWriter, SinkWriterContext
 from penstock.storage.files import absolute_url, write_named
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
 _log = logging.getLogger("penstock.spark")
@@ -84,6 +87,24 @@ class StagedFiles(NamedTuple):
 
     directory: str
     files: list[str]
+
+
+class EpochId(NamedTuple):
+    """An epoch: its number, and an id that no other epoch has, of whatever job.
+
+    An epoch that is passed again after a failure has the same id.
+    """
+
+    number: int
+    id: str
+
+
+_epoch: ContextVar[EpochId | None] = ContextVar("epoch", default=None)
+
+
+def current_epoch() -> EpochId | None:
+    """Return the epoch that is passed to a function of `for_each_batch` in this thread; None outside of one."""
+    return _epoch.get()
 
 
 class _Request(msgspec.Struct, frozen=True):
@@ -129,6 +150,8 @@ class ForEachBatchSink(Sink[Any]):
 
     def configure(self, configuration: Configuration) -> None:
         """See `Sink`. Rows of epochs are stored below the checkpoint directory, or in a directory of this process."""
+        if self._driver is not None:
+            self._driver.settings = configuration.to_dict()
         if self._directory is None:
             directory = configuration.read(CHECKPOINTING_DIR) or directory_of_this_process("penstock-epochs-")
             self._directory = f"{absolute_url(directory)}/{_DIRECTORY}"
@@ -257,6 +280,8 @@ class _Driver:
 
     def __init__(self, function: BatchFunction, frame_schema: StructType, owner: str) -> None:
         self._function, self._schema, self._owner = function, frame_schema, owner
+        #: the settings of the job, for a session that no job has started
+        self.settings: Mapping[str, str] = {}
         self._lock = threading.Lock()
         self._thread: ThreadPoolExecutor | None = None
 
@@ -300,7 +325,12 @@ class _Driver:
                 f"{self._owner}: the rows of epoch {number} are missing: {path}/{missing[0]}. Workers and the driver "
                 "must see the same directory: set execution.checkpointing.dir to one that all machines can reach"
             )
-        frame = _session().read.schema(self._schema).parquet(*(f"{directory}/{name}" for name in files))
+        frame = (
+            session_of_program(self.settings)
+            .read.schema(self._schema)
+            .parquet(*(f"{directory}/{name}" for name in files))
+        )
+        epoch = _epoch.set(EpochId(number, sha256("\n".join(sorted(files)).encode()).hexdigest()))
         try:
             self._function(frame, number)
         except Exception as error:
@@ -309,16 +339,12 @@ class _Driver:
             is_of_java = type(error).__name__.startswith("Py4J")
             reason = short_reason(error) if is_of_java else f"{type(error).__name__}: {error}"
             raise OperationError(f"{self._owner}: {what}: {reason}") from error
+        finally:
+            _epoch.reset(epoch)
 
 
 #: the functions of this process's sinks, for committers that run in it
 _drivers: weakref.WeakValueDictionary[str, _Driver] = weakref.WeakValueDictionary()
-
-
-def _session() -> SparkSession:
-    from pyspark.sql import SparkSession
-
-    return SparkSession.builder.getOrCreate()
 
 
 def _read(fs: Any, path: str) -> bytes | None:

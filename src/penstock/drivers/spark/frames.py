@@ -256,16 +256,23 @@ class DataFrameSource(connector.Source[Any, FileSplit]):
         frame: the data frame.
         type_info: the type of its records, see `build_record_shape`.
         directory: a URL for copies; None for a temporary directory.
+        file_format: reads the copy; None for records of the type.
 
     Raises:
         ConfigurationError: if the type does not fit the frame's columns.
     """
 
-    def __init__(self, frame: DataFrame, type_info: TypeInformation | None, directory: str | None) -> None:
+    def __init__(
+        self,
+        frame: DataFrame,
+        type_info: TypeInformation | None,
+        directory: str | None,
+        file_format: BulkFormat[Any] | None = None,
+    ) -> None:
         names = list(frame.columns)
         self.shape = build_record_shape(type_info, names)
         self._frame: DataFrame | None = frame
-        self._schema = arrow_schema(frame.schema)
+        self._format = file_format or _FrameFormat(self.shape, arrow_schema(frame.schema))
         self._directory = directory
         self._files: FileSource[Any] | None = None
 
@@ -291,7 +298,7 @@ class DataFrameSource(connector.Source[Any, FileSplit]):
     def _write_copy(self) -> None:
         path = f"{self._base()}/{uuid.uuid4().hex}"
         self.frame.write.parquet(path)
-        self._files = FileSource.for_bulk_file_format(_FrameFormat(self.shape, self._schema), path).build()
+        self._files = FileSource.for_bulk_file_format(self._format, path).build()
 
     def _base(self) -> str:
         if self._directory is not None:
@@ -314,7 +321,7 @@ class DataFrameSource(connector.Source[Any, FileSplit]):
 
     def create_reader(self, context: connector.SourceReaderContext) -> connector.SourceReader[Any, FileSplit]:
         """Create a reader of files."""
-        return FileSource(_FrameFormat(self.shape, self._schema), (), None, None).create_reader(context)
+        return FileSource(self._format, (), None, None).create_reader(context)
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

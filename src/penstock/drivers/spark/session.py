@@ -288,6 +288,17 @@ def obtain_spark(settings: Mapping[str, str], slots: int) -> SparkHandle:
         return own.handle
 
 
+def session_of_program(settings: Mapping[str, str]) -> SparkSession:
+    """Return the Spark session of this program; without one, start one with these settings.
+
+    Raises:
+        PenstockError: if Spark cannot be started, with the reason.
+    """
+    with _lock:
+        active = _active_session()
+    return obtain_spark(settings, 0).session if active is None else active
+
+
 def wanted_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """Return a job's settings for a Spark session: those under `spark.`, and the Python of its workers."""
     spark_settings = {key: value for key, value in settings.items() if key.startswith("spark.")}

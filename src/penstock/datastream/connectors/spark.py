@@ -1,0 +1,5 @@
+"""Sinks of Spark that write each epoch once."""
+
+from penstock.drivers.spark.jdbc_epochs import JdbcEpochWriter
+
+__all__ = ["JdbcEpochWriter"]
