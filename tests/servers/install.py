@@ -3,7 +3,7 @@
 import subprocess
 from contextlib import suppress
 
-from tests.servers import aws, mongodb, opensearch, registry
+from tests.servers import aws, mongodb, opensearch, registry, spark_jars
 
 from penstock.base.errors import PenstockError
 from penstock.cli.trial import servers as kafka
@@ -17,3 +17,6 @@ if __name__ == "__main__":
         opensearch.installation()
     with suppress(PenstockError):
         mongodb.install_java_server()
+    for name in spark_jars.SMALL:
+        with suppress(PenstockError):
+            spark_jars.fetch(name)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyspark.sql.types
 import pytest
+from pyspark.sql.datasource import DataSource, DataSourceReader
 
 from penstock.base.errors import ConfigurationError, JobExecutionError, PenstockError
 from penstock.common import Configuration, Row, Types, WatermarkStrategy
@@ -186,7 +189,7 @@ def test_options_of_the_sql_connector(spark: SparkHandle, tmp_path: Path) -> Non
     fails(", 'path' = 'x', 'save.mode' = 'merge'", "VALUES (1)", "it is append, overwrite, ignore or error")
     for kind in ("TIME", "TIMESTAMP(9)", "ARRAY<VARIANT>", "INTERVAL DAY TO SECOND"):
         tables.execute_sql(f"CREATE TEMPORARY TABLE u (a {kind}) WITH ('connector' = 'spark', 'path' = 'x')")
-        with pytest.raises(ValidationError, match="which the frame of an epoch cannot have: cast it"):
+        with pytest.raises(ValidationError, match="which a frame of Spark cannot have: cast it"):
             tables.execute_sql(f"INSERT INTO u SELECT CAST(NULL AS {kind})")
         tables.execute_sql("DROP TEMPORARY TABLE u")
     fails(
@@ -196,3 +199,113 @@ def test_options_of_the_sql_connector(spark: SparkHandle, tmp_path: Path) -> Non
     )
     changes = "SELECT COUNT(*) FROM (VALUES (1), (2)) AS v(x)"
     fails(", 'path' = 'x'", changes, "doesn't support consuming update changes")
+
+
+# --- formats of Spark as tables ---------------------------------------------------------------------------------------
+
+
+def streaming_tables(folder: Path, target: str = "local") -> TableEnvironment:
+    tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    config = tables.get_config()
+    settings = {
+        "execution.checkpointing.dir": f"{folder}/checkpoints",
+        "execution.checkpointing.interval": "100 ms",
+        "restart-strategy.type": "none",
+        "table.dml-sync": "true",
+    }
+    for key, value in settings.items():
+        config.set(key, value)
+    if target == "local":
+        config.set("execution.target", target)
+    return tables
+
+
+@pytest.mark.parametrize(("mode", "target"), [("STREAMING", "local"), ("STREAMING", "spark"), ("MICRO_BATCH", "spark")])
+def test_streams_read_what_spark_reads(spark: SparkHandle, mode: str, target: str, tmp_path: Path) -> None:
+    """A table of Spark as a bounded source of a stream, with types that it widens, and timestamps that it cuts."""
+    spark.session.sql(
+        "SELECT id AS n, CAST(id AS DECIMAL(5, 1)) AS d, named_struct('g', array(id)) AS s, map('k', id) AS m, "
+        "TIMESTAMP_NTZ'2020-01-01 00:00:01.123456' AS t, DATE'1582-10-04' AS born FROM range(50)"
+    ).createOrReplaceTempView("read_by_streams")
+    tables = streaming_tables(tmp_path, target)
+    tables.get_config().set("execution.runtime-mode", mode)
+    tables.execute_sql(
+        "CREATE TABLE t (n BIGINT, d DECIMAL(10, 2), s ROW<g ARRAY<BIGINT>>, m MAP<STRING, BIGINT>, t TIMESTAMP(3), "
+        "born DATE) WITH ('connector' = 'spark', 'table' = 'read_by_streams')"
+    )
+    query = "SELECT n, CAST(d AS STRING), s.g[1], m['k'], CAST(t AS STRING), CAST(born AS STRING) FROM t WHERE n > 9"
+    with tables.execute_sql(query).collect() as rows:
+        found = sorted(tuple(row) for row in rows)
+    assert found == [(n, f"{n}.00", n, n, "2020-01-01 00:00:01.123", "1582-10-04") for n in range(10, 50)]
+    tables.execute_sql("CREATE TABLE wrong (n STRING) WITH ('connector' = 'spark', 'table' = 'read_by_streams')")
+    with pytest.raises(ValidationError, match="has 1 columns, and the Spark data frame that it reads has 6: n, d, s"):
+        tables.execute_sql("SELECT * FROM wrong")
+    spark.session.range(1).createOrReplaceTempView("of_one")
+    tables.execute_sql("CREATE TABLE text (n STRING) WITH ('connector' = 'spark', 'table' = 'of_one')")
+    with pytest.raises(ValidationError, match=r"column 'n' of table .* is declared as STRING, and Spark has BIGINT"):
+        tables.execute_sql("SELECT * FROM text")
+
+
+def test_a_map_is_written_as_spark_writes_it(spark: SparkHandle, tmp_path: Path) -> None:
+    tables = streaming_tables(tmp_path)
+    tables.execute_sql(
+        "CREATE TABLE t (m MAP<STRING, INT>, l ARRAY<MAP<STRING, INT>>) WITH ('connector' = 'spark', "
+        f"'format' = 'json', 'path' = '{tmp_path}/out')"
+    )
+    tables.execute_sql("INSERT INTO t VALUES (MAP['k', 1], ARRAY[MAP['a', 2]])")
+    (file,) = tmp_path.glob("out/*.json")
+    assert file.read_text() == '{"m":{"k":1},"l":[{"a":2}]}\n'
+
+
+def test_xml_goes_out_and_a_bad_field_fails(spark: SparkHandle, tmp_path: Path) -> None:
+    """Spark's reader would lose the good fields after a bad one."""
+    tables = streaming_tables(tmp_path)
+    options = f"'connector' = 'spark', 'format' = 'xml', 'path' = '{tmp_path}/out', 'option.rowTag' = 'line'"
+    tables.execute_sql(f"CREATE TABLE t (n INT, w STRING) WITH ({options})")
+    tables.execute_sql("INSERT INTO t VALUES (1, 'a < \"b\"'), (2, NULL)")
+    with tables.execute_sql("SELECT * FROM t").collect() as rows:
+        assert sorted(tuple(row) for row in rows) == [(1, 'a < "b"'), (2, None)]
+    (tmp_path / "out" / "bad.xml").write_text("<a><line><n>three</n><w>good</w></line></a>")
+    with pytest.raises(Exception, match="Malformed records are detected"):
+        tables.execute_sql("SELECT * FROM t")
+    tables.execute_sql(f"CREATE TABLE u (n INT, w STRING) WITH ({options}, 'option.mode' = 'PERMISSIVE')")
+    with tables.execute_sql("SELECT * FROM u").collect() as rows:
+        assert (None, None) in [tuple(row) for row in rows]
+
+
+class Halves(DataSource):
+    """A data source in Python, such as those of third parties."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "halves"
+
+    def schema(self) -> str:
+        return "n INT, d DECIMAL(10, 2)"
+
+    def reader(self, schema: Any) -> Any:
+        return _HalvesReader(self.options["n"])
+
+
+class _HalvesReader(DataSourceReader):
+    def __init__(self, n: str) -> None:
+        self._n = n
+
+    def read(self, partition: Any) -> Any:
+        n = pa.array([float(self._n)]) if "." in self._n else pa.array([int(self._n)], pa.int32())
+        yield pa.RecordBatch.from_pydict({"n": n, "d": pa.array([Decimal("1.25")], pa.decimal128(10, 2))})
+
+
+def test_arrow_batches_of_a_data_source_in_python_are_checked(spark: SparkHandle, tmp_path: Path) -> None:
+    """From tuples Spark would make 1 of 1.7."""
+    spark.session.dataSource.register(Halves)
+    tables = streaming_tables(tmp_path)
+    for n in ("1", "1.7"):
+        tables.execute_sql(
+            f"CREATE TABLE t{n[-1]} (n INT, d DECIMAL(10, 2)) WITH ('connector' = 'spark', 'format' = 'halves', "
+            f"'option.n' = '{n}')"
+        )
+    with tables.execute_sql("SELECT * FROM t1").collect() as rows:
+        assert [tuple(row) for row in rows] == [(1, Decimal("1.25"))]
+    with pytest.raises(Exception, match="DATA_SOURCE_RETURN_SCHEMA_MISMATCH"):
+        tables.execute_sql("SELECT * FROM t7")
