@@ -238,12 +238,12 @@ def test_streams_read_what_spark_reads(spark: SparkHandle, mode: str, target: st
         found = sorted(tuple(row) for row in rows)
     assert found == [(n, f"{n}.00", n, n, "2020-01-01 00:00:01.123", "1582-10-04") for n in range(10, 50)]
     tables.execute_sql("CREATE TABLE wrong (n STRING) WITH ('connector' = 'spark', 'table' = 'read_by_streams')")
-    with pytest.raises(ValidationError, match="has 1 columns, and the Spark data frame that it reads has 6: n, d, s"):
-        tables.execute_sql("SELECT * FROM wrong")
+    with pytest.raises(PenstockError, match="has 1 columns, and the Spark data frame that it reads has 6: n, d, s"):
+        list(tables.execute_sql("SELECT * FROM wrong").collect())
     spark.session.range(1).createOrReplaceTempView("of_one")
     tables.execute_sql("CREATE TABLE text (n STRING) WITH ('connector' = 'spark', 'table' = 'of_one')")
-    with pytest.raises(ValidationError, match=r"column 'n' of table .* is declared as STRING, and Spark has BIGINT"):
-        tables.execute_sql("SELECT * FROM text")
+    with pytest.raises(PenstockError, match=r"column 'n' of table .* is declared as STRING, and Spark has BIGINT"):
+        list(tables.execute_sql("SELECT * FROM text").collect())
 
 
 def test_a_map_is_written_as_spark_writes_it(spark: SparkHandle, tmp_path: Path) -> None:
