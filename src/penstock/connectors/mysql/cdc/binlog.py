@@ -1,10 +1,10 @@
 """The binary log of MySQL and MariaDB: positions in it, its events, and a connection that receives them.
 
-`LogParser` reads events without a connection and without a clock. It reports those that have rows or statements, and
-counts them within a transaction. A `LogPosition` is the end of a transaction and the number of events and rows of the
-next one that were read: a restart reads that transaction again from its begin, and skips them. The log is sent by file
-and offset from both servers, without checksums. After a failover the new server has other files: there, reading
-continues by the set of transactions (GTIDs) up to the position.
+`LogParser` reads events without a connection and without a clock. It reports events with rows or statements, and
+counts them within a transaction. A `LogPosition` is the end of a transaction, and the number of events and rows that
+were read from the next one: a restart reads that transaction again from its start and skips them. Both servers send
+the log by file and offset, without checksums. After a failover the new server has other files: there, reading
+continues after the set of transactions (GTIDs) of the position.
 
 Source: "Binlog Events" and "Replication Protocol" of MySQL's and of MariaDB's documentation.
 """
@@ -36,7 +36,7 @@ _HEARTBEAT, _GTID, _ANONYMOUS, _XA_PREPARE, _PARTIAL_UPDATE, _PAYLOAD, _HEARTBEA
 )
 _MARIADB_GTID: Final = 162
 _MARIADB_COMPRESSED: Final = range(165, 172)
-#: the kind of change of the events with rows, and whether the event has a part for extensions
+#: the kind of change of each rows event, and whether the event has an extension part
 _ROWS: Final[Mapping[int, tuple[int, bool]]] = {
     23: (INSERT, False),
     24: (UPDATE, False),
@@ -51,7 +51,7 @@ _STANDALONE: Final = 1
 _ANSI_QUOTES: Final = 4
 _NO_BACKSLASH_ESCAPES: Final = 0x100000
 _CONTROL: Final = re.compile(r"\s*(BEGIN|COMMIT|ROLLBACK|SAVEPOINT|XA|RELEASE)\b", re.IGNORECASE)
-#: how many bytes of metadata a type of a column has in the description of a table
+#: the number of metadata bytes of each column type in a table map event
 _METADATA: Final[Mapping[int, int]] = {
     **dict.fromkeys((4, 5, 17, 18, 19, 140, 242, 245, 249, 250, 251, 252, 255), 1),
     **dict.fromkeys((15, 16, 141, 246, 247, 248, 253, 254), 2),
@@ -68,8 +68,8 @@ class LogPosition:
         offset: the end of a transaction in it, in bytes.
         events: how many events of the next transaction were read.
         rows: how many rows of its next event were read.
-        gtids: the transactions up to the position, as the server writes such a set; empty if they are not known.
-        server: what distinguishes the server from others.
+        gtids: the transactions up to the position, in the server's notation; empty if they are unknown.
+        server: the identity of the server.
     """
 
     file: str
@@ -81,7 +81,7 @@ class LogPosition:
 
     @property
     def order(self) -> tuple[int, int, int, int]:
-        """What positions are compared by."""
+        """The sort key of a position."""
         return int(self.file.rpartition(".")[2]), self.offset, self.events, self.rows
 
     def __eq__(self, other: object) -> bool:
@@ -99,12 +99,12 @@ class LogPosition:
 
 
 class LoggedTable(NamedTuple):
-    """What the log says about a table.
+    """A table as the log describes it.
 
     Attributes:
         table_id: its name.
         types: the type of each column.
-        metadata: what belongs to each type.
+        metadata: the metadata of each type.
     """
 
     table_id: TableId
@@ -118,7 +118,7 @@ class RowsEvent(NamedTuple):
     Attributes:
         table: the table.
         kind: INSERT, UPDATE or DELETE.
-        data: the bytes of the rows; those of an update are pairs.
+        data: the bytes of the rows; the rows of an update are pairs.
         seconds: when the statement began, in seconds since 1970.
         event: the number of the event within its transaction.
     """
@@ -134,10 +134,10 @@ class QueryEvent(NamedTuple):
     """A statement.
 
     Attributes:
-        schema: the database in which it ran; may be empty.
+        schema: the current database of the statement; may be empty.
         sql: its text.
-        has_ansi_quotes: whether double quotes are around names rather than texts.
-        has_backslash_escapes: whether a backslash in a text escapes what follows.
+        has_ansi_quotes: whether double quotes delimit names rather than strings.
+        has_backslash_escapes: whether a backslash in a string is an escape character.
         seconds: when it began, in seconds since 1970.
         event: the number of the event within its transaction.
     """
@@ -154,7 +154,7 @@ class LogParser:
     """Reads the events of a log.
 
     Args:
-        position: where the log is read from; its `events` and `rows` are for the caller to skip.
+        position: where the log is read from; the caller skips its `events` and `rows`.
         wants: whether the rows of a table are wanted; others are counted but not reported.
     """
 
@@ -168,7 +168,7 @@ class LogParser:
         self._is_standalone = False
         #: the end of the last transaction
         self.boundary = replace(position, events=0, rows=0)
-        #: the number of events of the transaction at hand
+        #: the number of events of the current transaction
         self.events = 0
         #: when the last event was written, in seconds since 1970
         self.seconds = 0
@@ -180,7 +180,7 @@ class LogParser:
 
         Raises:
             FormatError: if the event is malformed.
-            UnsupportedError: for events that a setting of the server makes; the message names it.
+            UnsupportedError: for events that depend on a setting of the server; the message names the setting.
         """
         seconds, code, _, size, end, _ = _HEADER.unpack_from(packet, 1)
         if code in (_HEARTBEAT, _HEARTBEAT_V2):
@@ -208,12 +208,12 @@ class LogParser:
         return () if result is None else (result,)
 
     def _move(self, end: int) -> None:
-        """Note the end of an event; the log has 32 bits of it."""
+        """Record the end of an event; the log has its lower 32 bits."""
         offset = (self._offset & ~0xFFFFFFFF) | end
         self._offset = offset if offset >= self._offset else offset + (1 << 32)
 
     def _reach(self) -> None:
-        """Note that no transaction is open."""
+        """Record that no transaction is open."""
         self.events = 0
         self.boundary = replace(self.boundary, offset=self._offset)
 
@@ -297,8 +297,8 @@ class LogParser:
     def _end_xa(self, is_committed: bool) -> None:
         if self._wants_xa and not is_committed:
             raise UnsupportedError(
-                f"a distributed transaction (XA PREPARE) behind {self.boundary} changes captured tables. It may still "
-                "be undone, and the log does not say so with its rows: write captured tables without XA"
+                f"a distributed transaction (XA PREPARE) after {self.boundary} changes captured tables. It may still "
+                "be rolled back, which its rows in the log do not show: write captured tables without XA"
             )
         self._commit()
 
@@ -307,7 +307,7 @@ class LogParser:
         self.events += 1
         table_number = int.from_bytes(packet[at : at + 6], "little")
         if table_number not in self._tables:
-            raise FormatError(f"the log has rows of a table that it does not describe, behind {self.boundary}")
+            raise FormatError(f"the log has rows of a table that it does not describe, after {self.boundary}")
         table = self._tables[table_number]
         if table is None:
             return None
@@ -319,7 +319,7 @@ class LogParser:
         for _ in range(2 if kind == UPDATE else 1):
             if int.from_bytes(packet[at : at + size], "little") & ((1 << columns) - 1) != (1 << columns) - 1:
                 raise UnsupportedError(
-                    f"the log has rows of {table.table_id} that lack columns, behind {self.boundary}: SET GLOBAL "
+                    f"the log has rows of {table.table_id} that lack columns, after {self.boundary}: SET GLOBAL "
                     "binlog_row_image = 'FULL', and begin without the state of the job"
                 )
             at += size
@@ -358,14 +358,14 @@ class LogParser:
 
 
 def _check(packet: bytes) -> bytes:
-    """Return an event without its checksum, which must be right."""
+    """Verify the checksum of an event, and return the event without it."""
     if zlib.crc32(packet[1:-4]) != int.from_bytes(packet[-4:], "little"):
         raise FormatError("the checksum of an event of the log is wrong: it was damaged in the server or on the way")
     return packet[:-4]
 
 
 def _check_code(code: int) -> None:
-    """Raise for events that cannot be skipped."""
+    """Raise an error for an event that cannot be skipped."""
     if code == _INCIDENT:
         raise OperationError(
             "the server has lost events of its log (an INCIDENT event): begin without the state of the job, so that "
@@ -381,7 +381,7 @@ def _check_code(code: int) -> None:
 
 
 def _read_length(data: bytes, at: int) -> tuple[int, int]:
-    """Return a number of variable length, and the offset behind it."""
+    """Return a number of variable length, and the offset after it."""
     first = data[at]
     if first < 251:
         return first, at + 1
@@ -456,7 +456,7 @@ class GtidSet:
             self._intervals[source] = merged
 
     def encode(self) -> bytes:
-        """Return the set in the form in which MySQL takes it."""
+        """Return the set in MySQL's binary form."""
         parts = [struct.pack("<Q", len(self._intervals))]
         for source, intervals in self._intervals.items():
             parts.append(uuid.UUID(source).bytes + struct.pack("<Q", len(intervals)))
@@ -483,14 +483,14 @@ class LogConnection:
     Args:
         address: the server.
         position: where to begin.
-        server_id: the number by which the server knows this reader; no other replica of the server has it.
-        heartbeat_s: the server sends a heartbeat after so many idle seconds.
-        is_bounded: whether to end at the end of the log instead of waiting for more.
-        by_gtid: whether to begin behind the transactions of the position rather than at its file and offset.
+        server_id: the server id of this reader, unique among the replicas of the server.
+        heartbeat_s: the idle time (s) after which the server sends a heartbeat.
+        is_bounded: whether to stop at the end of the log instead of waiting for more.
+        by_gtid: whether to begin after the transactions of the position rather than at its file and offset.
 
     Raises:
-        pymysql.err.OperationalError: if the server is away.
-        OperationError: if it does not send the log, for example because it was purged.
+        pymysql.err.OperationalError: if the server is unreachable.
+        OperationError: if the server does not send the log, for example because the log was purged.
     """
 
     def __init__(
@@ -537,7 +537,7 @@ class LogConnection:
         connection._execute_command(_DUMP, struct.pack("<IHI", offset, flags, server_id) + name)
 
     def packets(self) -> Iterator[bytes | None]:
-        """Yield the packets of the log; each is an event behind a zero byte. None: the next one has not arrived yet.
+        """Yield the packets of the log, each a zero byte and an event; None if the next packet has not arrived yet.
 
         Raises:
             pymysql.err.OperationalError: if the connection is lost.
@@ -551,7 +551,7 @@ class LogConnection:
             size = buffer[at] | buffer[at + 1] << 8 | buffer[at + 2] << 16 if len(buffer) >= end else 0
             if len(buffer) < end + size or not size:
                 if len(buffer) >= end and not size and parts:
-                    size = 0  # the empty end of a packet whose size is a multiple of what a part holds
+                    size = 0  # an empty part ends a packet whose size is a multiple of the part size
                 else:
                     yield None
                     buffer, at = self._receive(buffer[at:], size), 0
@@ -572,7 +572,7 @@ class LogConnection:
                 self._refuse(packet)
 
     def _receive(self, rest: bytes, size: int) -> bytes:
-        """Return the bytes that were left, and what the server has sent; at least a packet of a known size."""
+        """Receive bytes until at least `size` are there, and return them after `rest`."""
         library = client.load_library()
         parts, length = [rest], len(rest)
         while True:
@@ -604,7 +604,7 @@ class LogConnection:
             raise purged(self._position, text) from error
 
     def interrupt(self) -> None:
-        """End a call that waits for the server; from another thread. Closing the socket alone would not end it."""
+        """Wake up a thread that waits for the server. Closing the socket would not wake it."""
         with contextlib.suppress(OSError, AttributeError):
             self._connection._sock.shutdown(socket.SHUT_RDWR)
 

@@ -1,4 +1,4 @@
-"""What a server must allow before its changes can be captured; each error names the variable and the remedy."""
+"""Checks that a server allows change data capture; each error names the variable and the remedy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.connectors.mysql import client
 if TYPE_CHECKING:
     from penstock.connectors.mysql.cdc.database import MySqlDatabase
 
-#: variables, their values in capitals, and how to set them
+#: variables, their values in upper case, and how to set them
 _REQUIRED: Final = (
     ("log_bin", ("ON", "1"), "start the server with log_bin, so that it writes a binary log"),
     ("binlog_format", ("ROW",), "SET GLOBAL binlog_format = 'ROW'"),
@@ -32,7 +32,7 @@ def check_server(database: MySqlDatabase) -> None:
     """Check the variables of the server, and the privileges of the user.
 
     Raises:
-        ConfigurationError: if the server does not log what is needed, or the user may not read it.
+        ConfigurationError: if the server does not log full rows, or the user may not read its log.
         UnsupportedError: if it logs parts of JSON values.
     """
     with database.session() as connection:
@@ -49,7 +49,7 @@ def check_server(database: MySqlDatabase) -> None:
 
 
 def check_variables(variables: dict[str, str], server: str) -> None:
-    """Check the variables of a server, by name; those that it does not have are not among them."""
+    """Check the variables of a server, by name; variables that the server lacks are absent."""
     for name, values, remedy in _REQUIRED:
         value = variables.get(name)
         if value is not None and value.upper() not in values:

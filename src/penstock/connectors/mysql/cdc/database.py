@@ -1,12 +1,12 @@
-"""What the CDC source does at a server: checks, positions, chunks of tables, and the log as changes of rows.
+"""The server side of the CDC source: checks, positions, chunks of tables, and the log as row changes.
 
-`MySqlDatabase` may be called in several threads: each call has a connection of its own, which later calls use again.
+`MySqlDatabase` is thread-safe: each call takes a connection of its own from a pool.
 
-**The position of a read.** MariaDB tells the position of a snapshot, so a chunk is read as of its position. MySQL does
-not. It writes a transaction to the log shortly before queries see it, and the position that it tells includes such
-transactions. So the low watermark of a chunk is a position that was read `LOW_AGE_S` before the query: a transaction
-before it has been visible since. The changes from there on are applied to the chunk again, which changes nothing where
-the query has seen them.
+**The position of a read.** MariaDB reports the position of a snapshot, so a chunk is read as of its position. MySQL
+does not. It writes a transaction to the log shortly before queries see it, and the position that it reports includes
+such transactions. So the low watermark of a chunk is a position that was read `LOW_AGE_S` before the query: every
+transaction up to that position is visible by then. The changes after it are applied to the chunk again, which is
+idempotent for the changes that the query has seen.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ INITIAL, EARLIEST, LATEST, SPECIFIC, TIMESTAMP, SNAPSHOT = (
 STARTUP_MODES: Final = (INITIAL, EARLIEST, LATEST, SPECIFIC, TIMESTAMP, SNAPSHOT)
 CHUNK_SIZE: Final = 8_096
 HEARTBEAT_MS: Final = 30_000
-#: The bounds of how many values an integer key may have for a row of the table to be split evenly, as in Flink.
+#: The distribution factors (values of an integer key per row) between which a table is split evenly, as in Flink.
 EVEN_MIN, EVEN_MAX = 0.05, 1_000.0
-#: how old (s) the position is that a chunk's low watermark is, see the module docstring
+#: the age (s) of the position that serves as a chunk's low watermark, see the module docstring
 LOW_AGE_S: Final = 0.5
-#: how often a chunk is read again because its table was altered meanwhile, or because a table without a key changed
+#: how often a chunk is read again because its table was altered meanwhile, or a table without a key changed
 _ATTEMPTS: Final = 50
 _KEYLESS_ATTEMPTS: Final = 5
 #: how many keys to ask the server about at once
 _WEIGHTS: Final = 200
-#: the types of a key by which a table is split; tables with other keys are one chunk
+#: the key types that can split a table; a table with another key is one chunk
 _SPLITTABLE: Final = {*INTEGERS, "decimal", "date", "datetime", "timestamp", "year", "char", "varchar"}
 _SPLITTABLE_BYTES: Final = frozenset({"binary", "varbinary"})
 
@@ -65,14 +65,14 @@ class CdcSettings:
     Attributes:
         address: the server.
         tables: regular expressions; a table is captured if one of them matches all of `database.table`.
-        server_ids: the first and the last number by which the server knows readers; None for random ones.
+        server_ids: the first and the last server id of the readers; None for random ids.
         startup: one of `STARTUP_MODES`.
         start_position: for `specific-offset`: a file and an offset, or a set of GTIDs.
         start_timestamp_ms: for `timestamp`: changes from then on are read, in ms since 1970.
-        chunk_size: how many rows a chunk has, about.
-        chunk_keys: the column by which tables are split, by regular expressions of their names.
-        heartbeat_ms: after so many idle ms the server sends a heartbeat.
-        adds_tables: whether a job that goes on also captures tables that match by now.
+        chunk_size: the approximate number of rows of a chunk.
+        chunk_keys: the column that splits a table, by regular expressions of table names.
+        heartbeat_ms: the idle time (ms) after which the server sends a heartbeat.
+        adds_tables: whether a restored job also captures tables that match only now.
         values: how values are read.
     """
 
@@ -125,9 +125,9 @@ class Chunk:
 
     Attributes:
         table_id: the table.
-        column: the column by which the table is split; None for a table that is one chunk.
-        values: the limits as SQL has them; None for no limit.
-        range: the limits as they are compared here: weights for text, otherwise the values.
+        column: the column that splits the table; None for a table that is one chunk.
+        values: the limits as SQL values; None for no limit.
+        range: the limits in the form that is compared: weights for text, otherwise the values.
     """
 
     table_id: TableId
@@ -168,12 +168,12 @@ class RowChanges(NamedTuple):
 
 
 class TableChanges(NamedTuple):
-    """A statement that has changed a table.
+    """A statement that changed a table.
 
     Attributes:
         table_id: the table.
-        definition: the table after it; None if it is gone.
-        events: what it has done.
+        definition: the table after the statement; None if it was dropped.
+        events: the schema changes.
         seconds: see `RowChanges`.
         boundary: see `RowChanges`.
         event: see `RowChanges`.
@@ -201,7 +201,7 @@ class MySqlDatabase:
         self.settings = settings
         self._idle: list[Any] = []
         self._is_closed = False
-        #: positions that were read lately, and when
+        #: recent positions, and when they were read
         self._lately: deque[tuple[float, LogPosition]] = deque(maxlen=100)
 
     @contextmanager
@@ -225,7 +225,7 @@ class MySqlDatabase:
             self._idle.pop().close()
 
     def check(self) -> None:
-        """Check what the server must allow, see `checks`."""
+        """Check the settings of the server, see `checks`."""
         check_server(self)
 
     # --- positions -------------------------------------------------------------------------------------------------
@@ -258,7 +258,7 @@ class MySqlDatabase:
         return self._find_timestamp(files, end)
 
     def _find_timestamp(self, files: Sequence[str], end: LogPosition) -> LogPosition:
-        """Return the position before the first transaction from a time on, to which the log is exact in seconds."""
+        """Return the position before the first transaction at or after a time; the log has whole seconds."""
         wanted_s = self.settings.start_timestamp_ms // 1_000
         start = replace(end, file=files[0], offset=4, gtids="")
         for file in reversed(files):
@@ -318,7 +318,7 @@ class MySqlDatabase:
     # --- chunks ----------------------------------------------------------------------------------------------------
 
     def split_table(self, table_id: TableId) -> list[Chunk]:
-        """Return the chunks of a table; none if it does not exist any more."""
+        """Return the chunks of a table; empty if the table no longer exists."""
         with self.session() as connection:
             definition = self._read_definitions(connection, [table_id]).get(table_id)
             if definition is None:
@@ -338,7 +338,7 @@ class MySqlDatabase:
         ]
 
     def find_chunk_column(self, definition: TableDefinition) -> ColumnDefinition | None:
-        """Return the column by which a table is split; None if it is one chunk.
+        """Return the column that splits a table; None if the table is one chunk.
 
         Raises:
             ConfigurationError: if the settings name a column that does not fit.
@@ -360,7 +360,7 @@ class MySqlDatabase:
         return column if column.kind in _SPLITTABLE or column.kind in _SPLITTABLE_BYTES else None
 
     def _find_borders(self, connection: Any, definition: TableDefinition, column: ColumnDefinition) -> list[Any]:
-        """Return the values at which the chunks begin, but the first."""
+        """Return the first key of each chunk except the first."""
         table, name = quote(definition.table_id), client.quoted(column.name)
         size = self.settings.chunk_size
         low, high = client.query(connection, f"SELECT MIN({name}), MAX({name}) FROM {table}")[0]
@@ -389,7 +389,7 @@ class MySqlDatabase:
         return int(rows[0][0] or 0) if rows else 0
 
     def open_weights(self, connection: Any, column: ColumnDefinition) -> Callable[[Sequence[str]], list[bytes]]:
-        """Return what gives the weights of texts: bytes that have the order of the column's collation."""
+        """Return a function that computes the weights of texts: bytes in the order of the column's collation."""
         collation = column.collation or ""
         pads = "_nopad_" not in collation
         if client.read_server(connection).dialect == client.MYSQL:
@@ -413,7 +413,7 @@ class MySqlDatabase:
         return weigh
 
     def read_chunk(self, chunk: Chunk) -> ChunkRows | None:
-        """Read a chunk as of its high watermark; None if the table does not exist any more."""
+        """Read a chunk as of its high watermark; return None if the table no longer exists."""
         with self.session() as connection:
             is_mariadb = client.read_server(connection).dialect == client.MARIADB
             if is_mariadb:
@@ -421,7 +421,7 @@ class MySqlDatabase:
             return self._read_corrected(connection, chunk)
 
     def _read_snapshot(self, connection: Any, chunk: Chunk) -> ChunkRows | None:
-        """Read a chunk of MariaDB, which tells the position of a snapshot."""
+        """Read a chunk from MariaDB, which reports the position of a snapshot."""
         for _ in range(_ATTEMPTS):
             client.execute(connection, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             client.execute(connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
@@ -448,7 +448,7 @@ class MySqlDatabase:
         raise altered(chunk.table_id)
 
     def _read_corrected(self, connection: Any, chunk: Chunk) -> ChunkRows | None:
-        """Read a chunk of MySQL: its rows, and the changes between two positions."""
+        """Read a chunk from MySQL: its rows, and the changes between two positions."""
         for attempt in range(_ATTEMPTS):
             low = self._read_low(connection)
             definition = self._read_definitions(connection, [chunk.table_id]).get(chunk.table_id)
@@ -466,7 +466,7 @@ class MySqlDatabase:
                 return ChunkRows(definition, high, rows)
             changes = self._read_changes(chunk.table_id, Known(definition, low), low, high)
             if changes is None:
-                self._lately.clear()  # the next low watermark is behind the statement
+                self._lately.clear()  # the next low watermark is after the statement
                 continue
             if not changes:
                 return ChunkRows(definition, high, rows)
@@ -500,14 +500,14 @@ class MySqlDatabase:
     def _is_altered(self, known: Mapping[TableId, Known], low: LogPosition, high: LogPosition) -> bool:
         """Return whether one of the tables was altered between two positions.
 
-        Rows are not decoded: the definitions may be of after the statement.
+        Rows are not decoded: the definitions may be newer than the rows.
         """
         return low < high and any(
             isinstance(item, TableChanges) for item in self.read_log(low, high, known, decodes=False)
         )
 
     def _read_low(self, connection: Any) -> LogPosition:
-        """Return the last position that was read long enough ago."""
+        """Return the latest position that was read at least `LOW_AGE_S` ago."""
         if not self._lately:
             self._lately.append((time.monotonic(), self.read_position(connection)))
         time.sleep(max(0.0, self._lately[0][0] + LOW_AGE_S - time.monotonic()))
@@ -564,12 +564,12 @@ class MySqlDatabase:
         """Yield the changes of the log, and None before it waits for more.
 
         Args:
-            start: where to begin; what it says was read of its transaction is skipped.
-            stop: where to end; None to wait for more, forever.
-            known: the tables at the begin, whose changes are wanted.
-            captures_new: whether tables that are created are wanted too, if the settings capture them.
-            decodes: whether rows are wanted; otherwise only statements.
-            on_connect: is given the connection, to interrupt it.
+            start: where to begin; the events and rows that it counts are skipped.
+            stop: where to end; None to wait for more without end.
+            known: the captured tables at `start`.
+            captures_new: whether to capture new tables as well, if the settings match them.
+            decodes: whether to decode rows; otherwise only statements are reported.
+            on_connect: receives the connection, to interrupt it.
         """
         if stop is not None and start.events == start.rows == 0 and start >= stop:
             return
@@ -649,12 +649,12 @@ class MySqlDatabase:
         return first + time.monotonic_ns() // 1_000 % (last - first + 1)
 
 
-#: the query's table was altered since its snapshot, or is gone: "Table definition has changed", "doesn't exist", …
+#: the query's table was altered after its snapshot, or dropped: "Table definition has changed", "doesn't exist", …
 _ALTERED: Final = frozenset({1412, 1146, 1054, 1020})
 
 
 def read_identity(connection: Any, server: client.Server) -> tuple[str, str]:
-    """Return the transactions that a server has executed, and what distinguishes it from others."""
+    """Return the transactions that a server has executed, and its identity."""
     if server.dialect == client.MARIADB:
         gtids, number = client.query(connection, "SELECT @@gtid_binlog_pos, @@server_id")[0]
         return str(gtids), str(number)
@@ -663,7 +663,7 @@ def read_identity(connection: Any, server: client.Server) -> tuple[str, str]:
 
 
 def quote(table_id: TableId) -> str:
-    """Return the name of a table for SQL."""
+    """Return the quoted name of a table for SQL."""
     return f"{client.quoted(table_id.schema)}.{client.quoted(table_id.table)}"
 
 
@@ -672,12 +672,12 @@ def _get_places(places: Sequence[int]) -> Callable[[tuple[Any, ...]], tuple[Any,
 
 
 def altered(table_id: TableId) -> OperationError:
-    """Return the error for a table that never stands still."""
+    """Return the error for a table that is altered during each attempt to read it."""
     return OperationError(f"table {table_id} is altered all the time: it cannot be read")
 
 
 def comparable(value: Any) -> Any:
-    """Return a value of a key column as the limits of chunks are: a moment without its zone."""
+    """Return a key value in the form of the chunk limits: a timestamp without its time zone."""
     return value.replace(tzinfo=None) if getattr(value, "tzinfo", None) is not None else value
 
 
@@ -709,7 +709,7 @@ class LogTables:
         return table_id in self._known
 
     def decode(self, event: binlog.RowsEvent, boundary: LogPosition, skipped: int) -> RowChanges | None:
-        """Return the changes of an event; None if its table is gone, or known only from a later position on."""
+        """Return the changes of an event; None if its table was dropped, or is known only from a later position."""
         known = self._known.get(event.table.table_id)
         if known is None or boundary < known.since:
             return None
@@ -723,7 +723,7 @@ class LogTables:
             rows = entry[2].decode(event.data)
         except (LookupError, ValueError, ArithmeticError, struct.error) as error:
             raise FormatError(
-                f"a row of table {event.table.table_id} behind {boundary} cannot be read: {error}"
+                f"a row of table {event.table.table_id} after {boundary} cannot be read: {error}"
             ) from error
         if event.kind == binlog.UPDATE:
             changes = [RowChange(rows[index], rows[index + 1]) for index in range(0, len(rows), 2)]
@@ -736,7 +736,7 @@ class LogTables:
         )
 
     def change(self, event: binlog.QueryEvent, boundary: LogPosition, connection: Any) -> Iterator[TableChanges]:
-        """Apply a statement, and yield what it has changed."""
+        """Apply a statement, and yield the changes of tables."""
         definitions = {table_id: known.definition for table_id, known in self._known.items() if known.since <= boundary}
         context = ddl.StatementContext(
             self._find_missing(connection),
@@ -763,7 +763,7 @@ class LogTables:
         return self._captures_new and self._settings.captures(table_id)
 
     def _find_missing(self, connection: Any) -> Callable[[TableId], TableDefinition | None]:
-        """Return what reads a table that a statement refers to, as it is at present."""
+        """Return a function that reads the current definition of a table that a statement refers to."""
 
         def find(table_id: TableId) -> TableDefinition | None:
             if not self._captures_new:

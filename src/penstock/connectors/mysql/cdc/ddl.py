@@ -1,8 +1,8 @@
 """Statements that change tables: CREATE, ALTER, DROP, TRUNCATE and RENAME of MySQL and MariaDB, applied to definitions.
 
-The log has these statements as text. The parser reads what matters for columns, primary keys and character sets, and
-skips the rest: indexes, constraints, partitions, options of engines. `apply_statement` returns the tables after a
-statement, and the events that describe it. What no event describes, such as another order of the columns or another
+The log has these statements as text. The parser reads the clauses about columns, primary keys and character sets, and
+skips the rest: indexes, constraints, partitions, engine options. `apply_statement` returns the tables after a
+statement, and the events that describe it. A change that no event describes, such as a new column order or a new
 primary key, becomes a `CreateTableEvent` with the whole schema.
 
 Source: "ALTER TABLE Statement" and "CREATE TABLE Statement" of the MySQL 9 and MariaDB documentation.
@@ -29,10 +29,10 @@ from penstock.connectors.mysql.cdc.tables import (
 )
 from penstock.connectors.mysql.cdc.tokens import END, Token, Tokens, split, tokenize
 
-#: What a statement has done to a table: the table after it (None if it is gone), and the events.
+#: The effect of a statement: the table after it (None if it was dropped), and the events.
 Change = tuple[TableId, TableDefinition | None, tuple[SchemaChangeEvent, ...]]
 
-#: the first words of elements of a table that are no columns
+#: the first words of table elements other than columns
 _ELEMENTS: Final = frozenset(
     {"INDEX", "KEY", "UNIQUE", "FULLTEXT", "SPATIAL", "FOREIGN", "CONSTRAINT", "PRIMARY", "CHECK", "LIKE", "VECTOR"}
 )
@@ -55,7 +55,7 @@ class _Column:
 
 @dataclass(slots=True)
 class _Options:
-    """What a statement says about a table as a whole."""
+    """The table options of a statement."""
 
     charset: str | None = None
     collation: str | None = None
@@ -72,7 +72,7 @@ class _Statement:
     # --- columns ---------------------------------------------------------------------------------------------------
 
     def column(self, charset: str | None, collation: str | None) -> _Column:
-        """Parse a column: its name, its type, and what follows."""
+        """Parse a column: its name, its type and its attributes."""
         tokens = self.tokens
         name = tokens.name()
         kind, arguments, modifiers, text_charset = self._type()
@@ -125,7 +125,7 @@ class _Statement:
         return column
 
     def _type(self) -> tuple[str, str | None, str, str | None]:
-        """Return the name of a type, the text in its brackets, what follows, and the character set that it implies."""
+        """Return the name of a type, the text in its brackets, its modifiers, and the character set that it implies."""
         tokens = self.tokens
         kind, charset = tokens.name().lower(), None
         if kind == "national":
@@ -178,7 +178,7 @@ class _Statement:
         return ColumnDefinition(name, kind, False, None, None, words, charset, collation)
 
     def _default(self) -> str | None:
-        """Return the text of a default; None for NULL, and for expressions."""
+        """Return the text of a default; None for NULL and for expressions."""
         tokens = self.tokens
         sign = tokens.accept_any("-", "+")
         token = tokens.peek()
@@ -201,7 +201,7 @@ class _Statement:
     # --- elements and options --------------------------------------------------------------------------------------
 
     def primary_key(self) -> tuple[str, ...] | None:
-        """Skip an element that is no column; return the columns if it is a primary key."""
+        """Skip an element other than a column; return the columns of a primary key."""
         tokens = self.tokens
         if tokens.accept("CONSTRAINT") and tokens.peek().word not in ("PRIMARY", "UNIQUE", "FOREIGN", "CHECK"):
             tokens.name()
@@ -215,7 +215,7 @@ class _Statement:
         return key
 
     def is_element(self) -> bool:
-        """Return whether what comes next is no column."""
+        """Return whether the next element is something other than a column."""
         token = self.tokens.peek()
         if token.kind == "word" and token.word == "PERIOD":
             return self.tokens.peek(1).word == "FOR"
@@ -224,7 +224,7 @@ class _Statement:
         return token.kind == "word" and token.word in _ELEMENTS
 
     def option(self, options: _Options) -> bool:
-        """Read an option of the table; return False if none comes next."""
+        """Read a table option; return False if the next token is not an option."""
         tokens = self.tokens
         tokens.accept("DEFAULT")
         if tokens.accept("CHARACTER", "SET") or tokens.accept("CHARSET"):
@@ -244,12 +244,12 @@ class _Statement:
 
 @dataclass(frozen=True, slots=True)
 class StatementContext:
-    """What a statement may refer to besides the captured tables.
+    """The context in which a statement is applied, besides the captured tables.
 
     Attributes:
-        find: returns a table that is not captured, as it is at present; None if it is not known.
-        types: what the types of columns become.
-        captures: whether a table that the statement makes is of interest.
+        find: returns the current definition of a table that is not captured; None if it is unknown.
+        types: the mapping of column types.
+        captures: whether a table that the statement creates is captured.
         find_charset: returns the character set and the collation of a database.
         is_mariadb: whether the server is MariaDB.
     """
@@ -264,11 +264,11 @@ class StatementContext:
 def apply_statement(
     event: QueryEvent, known: Mapping[TableId, TableDefinition], context: StatementContext
 ) -> list[Change]:
-    """Return what a statement of the log does to tables, of which `known` are captured before it.
+    """Apply a statement of the log to the captured tables, `known`, and return the changes.
 
     Raises:
         FormatError: if a statement about a captured table is not understood.
-        UnsupportedError: if a table whose rows were not captured becomes a captured one.
+        UnsupportedError: if a table whose rows were not captured is renamed to a captured name.
     """
     if _STATEMENT.match(event.sql) is None and not event.sql.lstrip().startswith("/*"):
         return []
@@ -277,7 +277,7 @@ def apply_statement(
     except FormatError as error:
         raise FormatError(
             f"a statement of the log is not understood ({error}): {event.sql[:500]!r}. Begin without the state of the "
-            "job, at a position behind it"
+            "job, at a later position"
         ) from error
 
 
@@ -286,9 +286,9 @@ class _Alteration:
     """The actions of an ALTER TABLE."""
 
     added: list[_Column] = field(default_factory=list)
-    #: definitions of columns that exist, by their names before, in small letters
+    #: new definitions of existing columns, by their old names in lower case
     changed: dict[str, _Column] = field(default_factory=dict)
-    #: changed and added ones, in order
+    #: changed and added columns, in order
     ordered: list[tuple[str | None, _Column]] = field(default_factory=list)
     dropped: set[str] = field(default_factory=set)
     renamed: dict[str, str] = field(default_factory=dict)
@@ -370,7 +370,7 @@ class _Applier:
                 return changes
 
     def _move(self, old: TableId, new: TableId, tables: dict[TableId, TableDefinition | None]) -> list[Change]:
-        """Rename a table. A captured one that moves away is gone; one that moves in has rows that nobody has read."""
+        """Rename a table: away from a captured name drops it; to a captured name is refused, as its rows are unread."""
         if self._context.captures(new):
             raise UnsupportedError(
                 f"table {old} was renamed to {new}, which is captured, but the log does not say which rows it has: "
@@ -462,7 +462,7 @@ class _Applier:
                 if not part.option(options):
                     tokens.next()
             alteration.converts = (options.charset, options.collation)
-            if alteration.options.charset is None:  # else DEFAULT CHARACTER SET says what the table gets
+            if alteration.options.charset is None:  # otherwise DEFAULT CHARACTER SET decides
                 alteration.options.charset, alteration.options.collation = options.charset, options.collation
             return
         while tokens.peek() is not END and part.option(alteration.options):
@@ -597,7 +597,7 @@ class _Applier:
 
 
 def _rename_columns(table_id: TableId, names: Mapping[str, str]) -> list[SchemaChangeEvent]:
-    """Return the events that rename columns, also where two of them swap their names."""
+    """Return the events that rename columns, including columns that swap their names."""
     waiting = {old: new for old, new in names.items() if old != new}
     renames: list[SchemaChangeEvent] = []
     while waiting:
@@ -614,7 +614,7 @@ def _rename_columns(table_id: TableId, names: Mapping[str, str]) -> list[SchemaC
 
 
 def _resolve(options: _Options, charset: str | None, collation: str | None) -> tuple[str | None, str | None]:
-    """Return the character set and the collation that options make of those of a table or database."""
+    """Return the character set and the collation after options override the defaults of a table or database."""
     if options.charset is None and options.collation is None:
         return charset, collation
     if options.charset is None and options.collation is not None:
@@ -633,7 +633,7 @@ def _altered(
     names: dict[str, str] = {}
 
     def convert(column: ColumnDefinition) -> ColumnDefinition:
-        """CONVERT TO CHARACTER SET applies to all columns, whatever the same statement says of one of them."""
+        """Apply CONVERT TO CHARACTER SET to a column; it overrides the other clauses of the same statement."""
         if alteration.converts is None or column.kind not in TEXTS:
             return column
         wanted = _Options()
@@ -684,7 +684,7 @@ def _altered(
 
 
 def _with_key(definition: TableDefinition) -> TableDefinition:
-    """Return a table whose columns of the key are not nullable."""
+    """Return a table whose key columns are not nullable."""
     key = {name.lower() for name in definition.primary_key}
     columns = tuple(
         replace(column, is_nullable=False) if column.name.lower() in key else column for column in definition.columns

@@ -21,7 +21,7 @@ _SMALL_OBJECT, _LARGE_OBJECT, _SMALL_ARRAY, _LARGE_ARRAY, _LITERAL = range(5)
 _INT16, _UINT16, _INT32, _UINT32, _INT64, _UINT64, _DOUBLE, _STRING = range(5, 13)
 _OPAQUE: Final = 15
 _LITERALS: Final = {0: "null", 1: "true", 2: "false"}
-#: the integers of fixed size; those in the second set never stand in an entry, the others do if it is large enough
+#: the layouts of the integers of fixed size
 _LAYOUTS: Final = {_INT16: "<h", _UINT16: "<H", _INT32: "<i", _UINT32: "<I", _INT64: "<q", _UINT64: "<Q"}
 #: characters that MySQL escapes in strings
 _ESCAPED: Final = re.compile(r'[\x00-\x1f"\\]')
@@ -29,14 +29,14 @@ _SHORT_ESCAPES: Final = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r
 
 #: how far a DOUBLE's point may be from its first digit to be written without an exponent
 _POINT_MAX: Final = 15
-#: more digits than any DECIMAL of the servers has
+#: more digits than a DECIMAL of any server
 _WIDE: Final = decimal.Context(prec=100)
-#: how many bytes so many digits of a number take
+#: the number of bytes for 0 to 9 digits
 _DIGIT_BYTES: Final = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 
 
 def find_decimal_decoder(precision: int, scale: int) -> Callable[[bytes, int], tuple[Decimal, int]]:
-    """Return the decoder of a DECIMAL at an offset; it also returns the offset behind the value."""
+    """Return the decoder of a DECIMAL at an offset; it also returns the offset after the value."""
     whole = precision - scale
     # groups of nine digits: (bytes, digits) of each, the incomplete ones at both ends
     groups = [(_DIGIT_BYTES[whole % 9], whole % 9)] if whole % 9 else []
@@ -70,10 +70,10 @@ def decode_json(data: bytes) -> str:
     """Return the text of a value.
 
     Raises:
-        FormatError: if the bytes are no value.
+        FormatError: if the bytes are not a valid value.
     """
     if not data:
-        return "null"  # what an ALTER TABLE leaves in a NOT NULL column
+        return "null"  # ALTER TABLE leaves empty values in a NOT NULL column
     try:
         return _decode(data[0], data, 1)
     except (IndexError, KeyError, struct.error, UnicodeDecodeError) as error:
@@ -101,7 +101,7 @@ def _decode(kind: int, data: bytes, at: int) -> str:
 
 
 def _read_length(data: bytes, at: int) -> tuple[int, int]:
-    """Return a length of seven bits a byte, and the offset behind it."""
+    """Return a length with seven bits per byte, and the offset after it."""
     length = shift = 0
     while True:
         byte = data[at]
@@ -137,7 +137,7 @@ def _decode_container(data: bytes, begin: int, is_large: bool, is_object: bool) 
 
 
 def _decode_opaque(data: bytes, at: int) -> str:
-    """Return the text of a value of SQL within JSON."""
+    """Return the text of an SQL value within JSON."""
     kind = data[at]
     length, at = _read_length(data, at + 1)
     value = data[at : at + length]

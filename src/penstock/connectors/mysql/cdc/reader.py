@@ -1,11 +1,11 @@
 """`CdcReader`: reads chunks, and then the log, with positions that are exact to the row.
 
-Chunks and the log are read in the background. `ChangeFilter` decides there which changes count, and `CdcReader` emits
-them, counts, and keeps the position. What it emits is made by an `Output`: events, or columns of a table.
+Chunks and the log are read in the background. There `ChangeFilter` selects the changes that count; `CdcReader` emits
+them, updates the metrics and keeps the position. An `Output` makes the records: events, or columns of a table.
 
-**A table that is altered while its chunks are read.** Every chunk is read with the schema of its position. Before a
-reader emits a chunk whose schema is another than the one it has emitted, it reads the log up to the position of the
-chunk, for the chunks that it has read before. So the statement comes between the two, as in the log.
+**A table that is altered while its chunks are read.** Every chunk is read with the schema of its position. If the
+schema of a chunk differs from the schema that the reader has emitted, the reader first reads the log up to the
+position of the chunk, for the chunks that it has read before. So the statement comes between the two, as in the log.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ KINDS: Final = (RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER, Row
 #: After a lost connection: the pause before a retry, and how long to keep trying. A restarting server is back by then.
 RETRY_MS: Final = 500
 GIVE_UP_MS: Final = 120_000
-#: how many changes the background hands over at once
+#: the number of changes that the background thread hands over at a time
 _CHANGES: Final = 1_000
 _WAIT_S: Final = 0.005
 _WARN_MS: Final = 60_000
@@ -86,7 +86,7 @@ class Filtered(NamedTuple):
 
 
 class ChangeFilter:
-    """Decides which changes of the log count for a split, in the background."""
+    """Selects the changes of the log that count for a split, in the background."""
 
     def __init__(self, database: MySqlDatabase, split: LogSplit) -> None:
         self._database = database
@@ -103,7 +103,7 @@ class ChangeFilter:
         self._connection: Any = None
 
     def close(self) -> None:
-        """Give back the connection that was needed for weights of texts, if one was."""
+        """Return the connection for the weights of texts to the pool."""
         self._sessions.close()
 
     def apply(self, item: RowChanges) -> Filtered:
@@ -192,10 +192,10 @@ class Output(ABC, Generic[OutT]):
 
     @abstractmethod
     def take(self, max_records: int) -> Batch | None:
-        """Return what was added as a batch; None if that is nothing."""
+        """Return the added records as a batch; None without any."""
 
     def get_left(self) -> tuple[Any, ...]:
-        """Return the records that `take` has left, because there were too many."""
+        """Return the records that did not fit into the last `take`."""
         return ()
 
     def put_back(self, records: Sequence[Any]) -> None:
@@ -255,14 +255,14 @@ class CdcReader(SourceReader[Any, Split]):
         self._output = output
         self._waits_for_checkpoint = readers > 1
         self._chunks: deque[ChunkSplit] = deque()
-        #: the logs to read for chunks that were read; the last one gets what is read from now on
+        #: the logs to read for the chunks that were read; the last split also gets the chunks that follow
         self._tails: list[LogSplit] = []
         self._catch_up: CatchUp | None = None
         self._main: LogSplit | None = None
         self._new_tables: deque[TableId] = deque()
         self._announced: dict[TableId, TableSchema] = {}
         self._has_asked = self._is_last = False
-        #: whether something was emitted since the last checkpoint that has completed, and the one that has it
+        #: whether records were emitted since the last completed checkpoint, and the checkpoint that covers them
         self._is_dirty = False
         self._saved_in: int | None = None
         self._waits_since_ms: int | None = None
@@ -361,7 +361,7 @@ class CdcReader(SourceReader[Any, Split]):
         return not (self._chunks or self._catch_up or self._main or self._output.get_left())
 
     def _lose(self, error: Exception, now_ms: int) -> None:
-        """Note that the connection is lost; raise the error if it does not pass."""
+        """Record that the connection is lost; raise the error if it is permanent."""
         self._close_readings()
         if not client.is_passing(error):
             raise error
@@ -373,12 +373,12 @@ class CdcReader(SourceReader[Any, Split]):
         self._retry_at_ms = now_ms + RETRY_MS
 
     def retry_after_ms(self) -> int:
-        """Return 0 while a chunk is read, or changes are at hand."""
+        """Return 0 while a chunk is read, or changes are waiting."""
         is_busy = self._chunk_reading is not None or (self._log is not None and bool(self._log.items))
         return 0 if is_busy else super().retry_after_ms()
 
     def _work(self, max_records: int) -> None:
-        """Add some records to the output, or get on with what is needed for them."""
+        """Add some records to the output, or do a step that leads to them."""
         error, self._error = self._error, None
         if error is not None:
             raise error
@@ -397,7 +397,7 @@ class CdcReader(SourceReader[Any, Split]):
             self._ask()
 
     def _ask(self) -> None:
-        """Ask for a split, when all that was emitted is in a checkpoint, if that matters."""
+        """Ask for a split; where order matters, only once a checkpoint covers all emitted records."""
         if self._has_asked or self._is_last:
             return
         if self._waits_for_checkpoint and self._is_dirty and not self._tails:
@@ -428,7 +428,7 @@ class CdcReader(SourceReader[Any, Split]):
                 if not self._chunk_reading.is_done:
                     return
                 self._close_readings()
-                self._chunks.popleft()  # its table is gone
+                self._chunks.popleft()  # its table was dropped
                 return
             self._close_readings()
             split = self._chunks[0] = ChunkSplit(
@@ -452,7 +452,7 @@ class CdcReader(SourceReader[Any, Split]):
             self._keep(split.chunk, split.known, split.position)
 
     def _is_at(self, definition: TableDefinition, position: LogPosition, max_records: int) -> bool:
-        """Whether the log was read as far as a chunk of a table needs it whose schema has changed."""
+        """Return whether the log was read up to the position of a chunk whose schema differs."""
         table_id = definition.table_id
         if not self._tails or not any(table_id in tail.known for tail in self._tails):
             return True
@@ -471,7 +471,7 @@ class CdcReader(SourceReader[Any, Split]):
         return self._database.settings.values.types.describe(definition)
 
     def _keep(self, chunk: Chunk, known: Known, position: LogPosition) -> None:
-        """Note that a chunk was read: its changes count from its position on."""
+        """Record that a chunk was read: its changes count from its position on."""
         self._close_readings()  # the log that is being read does not know it
         if not self._tails or self._tails[-1].position > position:  # that of another reader, before a rescale
             self._tails.append(LogSplit(position, {}))
@@ -484,7 +484,7 @@ class CdcReader(SourceReader[Any, Split]):
         self._tails[-1] = replace(tail, chunks=chunks, known=tables)
 
     def _announce(self, definition: TableDefinition) -> None:
-        """Emit the schema of a table, unless that was done."""
+        """Emit the schema of a table if it has not been emitted yet."""
         if not self._output.wants_schemas:
             return
         schema = self._describe(definition)
@@ -493,7 +493,7 @@ class CdcReader(SourceReader[Any, Split]):
             self._output.add_schema_changes([CreateTableEvent(definition.table_id, schema)])
 
     def _add_new_table(self, main: LogSplit) -> None:
-        """Read a table that the settings capture since the job was restored, chunk by chunk, before the log goes on."""
+        """Read a table that is captured since the restore, chunk by chunk, before the log continues."""
         table_id = self._new_tables[0]
         if table_id not in main.known:
             for chunk in self._database.split_table(table_id):
@@ -558,7 +558,7 @@ class CdcReader(SourceReader[Any, Split]):
                 self._main = replace(self._main, chunks=left)
 
     def _read_log(self, split: LogSplit, stop: LogPosition | None, max_records: int) -> tuple[LogSplit, bool]:
-        """Add changes of the log to the output; return the split behind them, and whether it was read to its end."""
+        """Add changes of the log to the output; return the split after them, and whether `stop` was reached."""
         if self._log is not None and self._log.stop != stop:
             self._close_readings()
         if self._log is None:
@@ -572,7 +572,7 @@ class CdcReader(SourceReader[Any, Split]):
                 except Exception as error:
                     if split is start:
                         raise
-                    self._error = error  # after what was emitted
+                    self._error = error  # raised after these records
                     break
                 if items is None:
                     if not log.background.is_done:
@@ -614,7 +614,7 @@ class CdcReader(SourceReader[Any, Split]):
         return replace(split, position=position), max(1, len(now))
 
     def _pass(self, item: TableChanges | Reached, split: LogSplit) -> tuple[LogSplit, int]:
-        """Go on behind a statement or the end of a transaction."""
+        """Advance past a statement or the end of a transaction."""
         if isinstance(item, Reached):
             self._log_seconds = item.seconds
             return replace(split, position=item.position), 0
@@ -695,10 +695,10 @@ class CdcReader(SourceReader[Any, Split]):
 
 
 def is_after(tail: LogSplit, stop: LogPosition) -> list[bool]:
-    """Return whether each chunk was read behind a position."""
+    """Return whether each chunk was read after a position."""
     return [position > stop for read in tail.chunks.values() for _, position in read]
 
 
 def _has_effect(changes: Sequence[SchemaChangeEvent]) -> bool:
-    """Whether changes do something besides making the schema what it is."""
+    """Return whether schema changes do more than repeat the schema."""
     return any(type(change).__name__ == "TruncateTableEvent" for change in changes)

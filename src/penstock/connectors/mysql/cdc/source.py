@@ -2,11 +2,11 @@
 
 **The course of a job.** The enumerator splits tables into chunks, and assigns each to the next reader that asks. A
 reader asks when it has emitted its chunk. When no chunk is left and all readers have asked, all chunks have been read,
-so the present end of the log is behind all of them. All readers read the log up to there, for their own chunks
+so the current end of the log is after all of them. All readers read the log up to there, for their own chunks
 (`CatchUp`), and ask again. Then the first reader gets the log from there on (`LogStart`).
 
-With several readers each waits for a checkpoint before it asks for the last time: what it has emitted is then before
-anything that the reader of the log emits.
+With several readers, each waits for a checkpoint before it asks for the last time: its records then come before all
+records of the log.
 
 A source that restarts alone cannot count on what readers have asked for, so all restart together.
 """
@@ -34,19 +34,19 @@ from penstock.connectors.mysql.cdc.database import (
 from penstock.connectors.mysql.client import MySqlAddress, is_passing, load_library
 from penstock.runtime import connector
 
-#: how often, and after which pause, what failed because the server is away is tried again
+#: how often, and after which pause, to retry a call if the server is unreachable
 _RETRIES, _RETRY_MS = 240, 500
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkSplit:
-    """A chunk to read; with `rows`, one whose rows were read, and these have not been emitted.
+    """A chunk to read; with `rows`, a chunk that was read and not yet emitted.
 
     Attributes:
         chunk: the chunk.
-        rows: the rows that are left; None before the chunk is read.
-        known: the table as it was read.
-        position: what the rows are as of.
+        rows: the remaining rows; None before the chunk is read.
+        known: the table at that time.
+        position: the position of the rows.
     """
 
     chunk: Chunk
@@ -60,13 +60,13 @@ class LogSplit:
     """The log from a position on.
 
     Attributes:
-        position: where to go on.
+        position: where to continue.
         known: the tables at the position.
-        chunks: of tables whose chunks were read, those that were read here; changes count as `ChunkPositions` says. All
-            changes of other tables count.
+        chunks: the chunks that this reader has read, by table; `ChunkPositions` decides which of their changes count.
+            All changes of other tables count.
         announced: the schemas that were emitted.
         is_log: whether this is the log of all tables; otherwise it is read for the chunks alone.
-        stop: where to end; None to go on forever, or until `CatchUp` says where.
+        stop: where to end; None to continue without end, or until a `CatchUp`.
     """
 
     position: LogPosition
@@ -86,14 +86,14 @@ class CatchUp:
 
 @dataclass(frozen=True, slots=True)
 class NewTables:
-    """Tables for the reader of the log to capture, unless it does so already."""
+    """Tables for the reader of the log to capture, unless it captures them already."""
 
     table_ids: tuple[TableId, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Records that a reader has made, and not emitted because there were too many, and the split that comes after."""
+    """Records that a reader has made and not yet emitted, and the split after them."""
 
     records: tuple[Any, ...]
     split: ChunkSplit | LogSplit | CatchUp | NewTables | None = None
@@ -104,15 +104,15 @@ Split: TypeAlias = ChunkSplit | LogSplit | CatchUp | NewTables | Left
 
 @dataclass(slots=True)
 class EnumeratorState:
-    """What the enumerator knows.
+    """The state of the enumerator.
 
     Attributes:
-        tables: those to be split; None before they are known.
-        chunks: those to be assigned.
+        tables: the tables to split; None before they are known.
+        chunks: the chunks to assign.
         stop: the position up to which readers catch up; None before all chunks are read.
-        log: the log from there on, as it is assigned; None before.
-        has_assigned_log: whether it is.
-        captured: all tables that were captured by the enumerator.
+        log: the split of the log after `stop`; None before all readers have caught up.
+        has_assigned_log: whether `log` is assigned.
+        captured: all tables that the enumerator has captured.
     """
 
     tables: list[TableId] | None = None
@@ -139,9 +139,9 @@ class CdcEnumerator(connector.SplitEnumerator[Split]):
         self._database = database
         self._state = restored or EnumeratorState()
         self._is_restored = restored is not None
-        #: how many readers take part: the first ones
+        #: the number of readers that take part, the first of all
         self._readers = readers
-        #: readers that have asked and wait for an answer
+        #: readers that wait for an answer
         self._waiting: dict[int, None] = {}
         #: readers that know where to catch up to
         self._told: set[int] = set()
@@ -157,7 +157,7 @@ class CdcEnumerator(connector.SplitEnumerator[Split]):
             self._work(self._database.find_tables, self._on_new_tables)
 
     def _work(self, work: Callable[[], Any], handler: Callable[[Any], None]) -> None:
-        """Do work in the background, one thing at a time, and go on with its result."""
+        """Do work in the background, one task at a time, and pass its result to the handler."""
         self._is_working = True
 
         def handle(result: Any, error: BaseException | None, retries: int = 0) -> None:
@@ -183,7 +183,7 @@ class CdcEnumerator(connector.SplitEnumerator[Split]):
             )
         if self._settings.startup in (INITIAL, SNAPSHOT):
             return tables, None
-        # The definitions are those of the present: the log from an earlier position fits if no table was altered since.
+        # The definitions are current: the log from an earlier position fits them if no table was altered since.
         start = self._database.find_start()
         known, _ = self._database.read_tables(tables)
         return tables, LogSplit(
@@ -211,7 +211,7 @@ class CdcEnumerator(connector.SplitEnumerator[Split]):
         self._serve()
 
     def _serve(self) -> None:
-        """Answer the readers that wait, as far as that is possible."""
+        """Answer as many of the waiting readers as possible."""
         state = self._state
         if state.tables is None:
             return
@@ -263,7 +263,7 @@ class CdcEnumerator(connector.SplitEnumerator[Split]):
         self._state.log = LogSplit(position, known, is_log=True)
 
     def _has_caught_up(self) -> bool:
-        """Tell readers where to catch up to; return whether all have been there, and ask for what is next."""
+        """Send readers the position to catch up to; return whether all have reached it and wait for a split."""
         assert self._state.stop is not None
         for subtask_index in [index for index in self._waiting if index not in self._told]:
             self._told.add(subtask_index)
@@ -280,7 +280,7 @@ class CdcEnumerator(connector.SplitEnumerator[Split]):
         self._state.chunks.extend(map(ChunkSplit, chunks))
 
     def add_splits_back(self, splits: Sequence[Split], subtask_index: int) -> None:
-        """See `SplitEnumerator`; all readers restart together, so this takes back what never arrived."""
+        """See `SplitEnumerator`; all readers restart together, so only undelivered splits come back."""
         self._waiting.pop(subtask_index, None)
         self._state.chunks.extendleft(split for split in splits if isinstance(split, ChunkSplit))
 
@@ -324,7 +324,7 @@ class MySqlEventSource(connector.Source[Any, Split]):
     def __init__(self, settings: CdcSettings, output: Callable[[], Any] | None = None) -> None:
         self.settings = settings
         self._output = output
-        #: whether one subtask reads everything: splits are assigned before it is known what was read
+        #: whether one subtask reads everything: the execution mode assigns all splits in advance
         self._reads_alone = False
 
     @property
@@ -334,11 +334,11 @@ class MySqlEventSource(connector.Source[Any, Split]):
         return connector.Boundedness.BOUNDED if is_bounded else connector.Boundedness.CONTINUOUS_UNBOUNDED
 
     def check_execution_mode(self, mode: str, is_local: bool) -> None:
-        """Note that BATCH and MICRO_BATCH assign splits in advance."""
+        """Record that BATCH and MICRO_BATCH assign splits in advance."""
         self._reads_alone = mode != "STREAMING"
 
     def create_database(self) -> MySqlDatabase:
-        """Return what does the work at the server."""
+        """Return the `MySqlDatabase` of the settings."""
         return MySqlDatabase(self.settings)
 
     def create_enumerator(
@@ -358,7 +358,7 @@ class MySqlEventSource(connector.Source[Any, Split]):
 
 
 class MySqlSourceBuilder:
-    r"""Builds a `MySqlEventSource`; the names are those of Flink CDC.
+    r"""Builds a `MySqlEventSource`, with the method names of Flink CDC.
 
     Examples:
         >>> from penstock.datastream.connectors.mysql_cdc import MySqlSourceBuilder
@@ -396,7 +396,7 @@ class MySqlSourceBuilder:
         return self
 
     def server_id(self, server_id: str) -> MySqlSourceBuilder:
-        """Set the numbers by which the server knows the readers, such as `5400-5404`; random ones by default."""
+        """Set the server ids of the readers, such as `5400-5404`; random ids by default."""
         self._settings["server_ids"] = parse_server_ids(server_id)
         return self
 
@@ -416,7 +416,7 @@ class MySqlSourceBuilder:
         return self
 
     def scan_newly_added_table_enabled(self, is_enabled: bool) -> MySqlSourceBuilder:
-        """Set whether a job that goes on also captures tables that match by now; by default it does not."""
+        """Set whether a restored job also captures tables that match only now; by default it does not."""
         self._settings["adds_tables"] = is_enabled
         return self
 

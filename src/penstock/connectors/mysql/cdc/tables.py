@@ -83,18 +83,18 @@ class ColumnDefinition:
     """A column of a table of MySQL or MariaDB.
 
     Attributes:
-        name: its name, as it is spelled in the table.
-        kind: the type without lengths, in small letters, such as `bigint`.
+        name: its name, in the table's spelling.
+        kind: the type without lengths, in lower case, such as `bigint`.
         is_unsigned: whether a number has no sign.
         length: the characters of text, the bytes of a binary, the bits of a BIT, the digits of a number, or of the
-            fraction of a second; None if the type has none. That of an integer is its display width.
+            fraction of a second; None if the type has no length. The length of an integer is its display width.
         scale: the digits of a number after the point.
         words: the words of an ENUM or SET.
         charset: the character set of text; None for others.
         collation: the collation of text, if it is known.
         is_nullable: whether it may be NULL.
-        default: the text of its default; None without any.
-        comment: its comment; empty without any.
+        default: the text of its default; None without a default.
+        comment: its comment; may be empty.
     """
 
     name: str
@@ -112,7 +112,7 @@ class ColumnDefinition:
 
 @dataclass(frozen=True, slots=True)
 class TableDefinition:
-    """A table of MySQL or MariaDB: its columns, its primary key, and what new columns of text have by default."""
+    """A table of MySQL or MariaDB: its columns, its primary key, and the default character set of new columns."""
 
     table_id: TableId
     columns: tuple[ColumnDefinition, ...]
@@ -122,7 +122,7 @@ class TableDefinition:
     comment: str = ""
 
     def find(self, name: str) -> int | None:
-        """Return the position of a column, whatever the case of its name; None if there is none."""
+        """Return the position of a column, regardless of case; None if the table lacks it."""
         wanted = name.lower()
         return next((index for index, column in enumerate(self.columns) if column.name.lower() == wanted), None)
 
@@ -133,7 +133,7 @@ class TableDefinition:
 
 @dataclass(frozen=True, slots=True)
 class TypeMapping:
-    """What is asked for about types.
+    """The options of the type mapping.
 
     Attributes:
         tinyint1_is_boolean: whether TINYINT(1) is BOOLEAN; otherwise TINYINT.
@@ -232,7 +232,7 @@ def parse_words(text: str) -> tuple[str, ...]:
 def complete_type(
     name: str, arguments: str | None, modifiers: str
 ) -> tuple[str, bool, int | None, int | None, tuple[str, ...]]:
-    """Return kind, sign, length, scale and words of a type: its name, the text in its brackets, and what follows.
+    """Return kind, sign, length, scale and words of a type, from its name, the text in its brackets and modifiers.
 
     Defaults are filled in, as the server does: INT is `int`, DECIMAL is `decimal(10,0)`, BOOL is `tinyint(1)`.
     """
@@ -258,14 +258,14 @@ def complete_type(
     elif kind == "vector":
         length = 2048 if length is None else length
     elif kind in INTEGERS and not (kind == "tinyint" and length == 1):
-        length = None  # a display width has no meaning, and servers leave it out or not
+        length = None  # a display width has no meaning, and only some servers report it
     elif kind in ("year", "json", "date") or kind.endswith(("text", "blob")):
         length = None
     return kind, is_unsigned, length, scale, ()
 
 
 def parse_column_type(text: str) -> tuple[str, bool, int | None, int | None, tuple[str, ...]]:
-    """Return the same from a type as information_schema has it, such as `bigint(20) unsigned`."""
+    """Return the same for a type in the notation of information_schema, such as `bigint(20) unsigned`."""
     match = _TYPE.fullmatch(text.strip())
     if match is None:
         raise FormatError(f"the type {text!r} cannot be read")
@@ -288,7 +288,7 @@ _TABLES: Final = """
 
 
 def read_definitions(connection: Any, schema: str, names: Iterable[str]) -> dict[TableId, TableDefinition]:
-    """Read the definitions of tables of a database; those that do not exist are left out."""
+    """Read the definitions of tables of a database; missing tables are left out."""
     wanted = ", ".join(map(client.literal, names))
     if not wanted:
         return {}
@@ -330,7 +330,7 @@ def _text(value: Any) -> str | None:
 
 
 def list_tables(connection: Any) -> list[TableId]:
-    """Return all tables that the user may see, but the server's own."""
+    """Return all tables that the user may see, except the system tables."""
     rows = client.query(
         connection,
         "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE = 'BASE TABLE' "

@@ -30,7 +30,7 @@ class Token(NamedTuple):
 
     @property
     def word(self) -> str:
-        """The token in capitals, if it is a word without quotes; otherwise empty, or the sign."""
+        """The token in upper case if it is an unquoted word, or the sign; otherwise empty."""
         return self.text.upper() if self.kind in ("word", "sign") else ""
 
 
@@ -38,7 +38,7 @@ END: Final = Token("end", "")
 
 
 def tokenize(event: QueryEvent) -> list[Token]:
-    """Split a statement into tokens; comments are left out, but those that the server executes."""
+    """Split a statement into tokens; comments are left out, except comments that the server executes."""
     tokens: list[Token] = []
     at, sql = 0, event.sql
     while at < len(sql):
@@ -68,36 +68,36 @@ def tokenize(event: QueryEvent) -> list[Token]:
 
 
 class Tokens:
-    """Tokens and a place among them."""
+    """A cursor over tokens."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = tokens
         self._at = 0
 
     def peek(self, ahead: int = 0) -> Token:
-        """Return the token that comes next, or one behind it; `END` behind the last one."""
+        """Return the next token, or the token `ahead` positions after it; `END` after the last token."""
         index = self._at + ahead
         return self._tokens[index] if index < len(self._tokens) else END
 
     def rest(self) -> Sequence[Token]:
-        """Return what has not been read."""
+        """Return the remaining tokens."""
         return self._tokens[self._at :]
 
     def next(self) -> Token:
-        """Skip the token that comes next, and return it."""
+        """Return the next token and advance."""
         token = self.peek()
         self._at += 1
         return token
 
     def accept(self, *words: str) -> bool:
-        """Skip these words if they come next."""
+        """Skip these words if they are next; return whether they were."""
         if all(self.peek(index).word == word for index, word in enumerate(words)):
             self._at += len(words)
             return True
         return False
 
     def accept_any(self, *words: str) -> str:
-        """Skip one of these words if it comes next, and return it; otherwise return an empty text."""
+        """Skip one of these words if it is next, and return it; otherwise return an empty string."""
         word = self.peek().word
         if word and word in words:
             self._at += 1
@@ -105,14 +105,14 @@ class Tokens:
         return ""
 
     def name(self) -> str:
-        """Return the name that comes next."""
+        """Return the next token, which must be a name, and advance."""
         token = self.next()
         if token.kind not in ("word", "name", "text"):
             raise FormatError(f"a name should come where {token.text!r} is")
         return token.text
 
     def table(self, schema: str) -> TableId:
-        """Return the name of a table, which may have a database before it."""
+        """Return the next table name, which may have a database prefix, and advance."""
         name = self.name()
         if self.accept("."):
             return TableId(name, self.name())
@@ -121,7 +121,7 @@ class Tokens:
         return TableId(schema, name)
 
     def brackets(self) -> list[Token]:
-        """Return what is within the brackets that come next."""
+        """Return the tokens within the next brackets, and advance past them."""
         if not self.accept("("):
             raise FormatError(f"an opening bracket should come where {self.peek().text!r} is")
         begin, depth = self._at, 1

@@ -1,11 +1,12 @@
 """Values of MySQL and MariaDB: decoded from the rows of the log, and parsed from the answers of queries, to the same.
 
-A value is as its type in memory has it (`TypeMapping`): an int, a Decimal, a `datetime`, a str, bytes. What such a type
-cannot hold is *unrepresentable*: a zero date such as `0000-00-00`, and a TIME that is not a time of the day. It fails
-the job, or becomes NULL, if the settings say so; a column that is read as text has the server's text.
+`TypeMapping` defines the type of a value in memory: an int, a Decimal, a `datetime`, a str, bytes. A value that this
+type cannot hold is *unrepresentable*: a zero date such as `0000-00-00`, or a TIME outside of 24 hours. It fails the
+job, or becomes NULL if the settings ask for that; a column that is read as text has the server's text.
 
-The log has integers without sign, text in the column's character set, and the words of an ENUM as numbers, so each
-column is decoded by its definition. Character sets of one byte are read by a table that the server makes.
+The log does not say whether an integer is unsigned, has text in the column's character set, and has the words of an
+ENUM as numbers, so each column is decoded by its definition. Single-byte character sets are decoded with a table that
+the server provides.
 """
 
 from __future__ import annotations
@@ -35,16 +36,16 @@ from penstock.connectors.mysql.cdc.tables import (
     TypeMapping,
 )
 
-#: Decodes a value that begins at an offset; returns it and the offset behind it.
+#: Decodes the value at an offset; returns it and the offset after it.
 Decoder: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
 #: Parses a value of a query's answer.
 Parser: TypeAlias = Callable[[Any], Any]
 
 FAIL, NULL = "fail", "null"
-#: the option that says how to read unrepresentable values
+#: the option for unrepresentable values
 OPTION: Final = "unrepresentable-values"
 
-#: the character sets that Python reads as the server does; those of one byte come from the server
+#: the character sets that Python decodes as the server does; single-byte character sets come from the server
 _CODECS: Final[Mapping[str, str]] = {
     "utf8mb4": "utf-8",
     "utf8mb3": "utf-8",
@@ -84,7 +85,7 @@ class Charsets:
         self._tables: dict[str, str] = {}
 
     def load(self, connection: Any, charsets: set[str]) -> None:
-        """Ask the server for character sets that Python has not, or not as the server has them."""
+        """Load from the server the character sets that Python lacks or decodes differently."""
         for charset in sorted(charsets - set(_CODECS) - set(self._tables)):
             all_bytes = bytes(range(256)).hex()
             sql = f"SELECT HEX(CONVERT(CONVERT(UNHEX('{all_bytes}') USING {charset}) USING utf32))"
@@ -98,7 +99,7 @@ class Charsets:
             self._tables[charset] = table
 
     def find_decoder(self, charset: str | None) -> Callable[[bytes], str]:
-        """Return what makes text of bytes.
+        """Return the decoder of a character set.
 
         Raises:
             UnsupportedError: if the character set was not loaded.
@@ -118,10 +119,10 @@ class ValueSettings:
     """How values are read.
 
     Attributes:
-        types: what types become.
+        types: the mapping of types.
         unrepresentable: `fail` or `null`.
-        as_text: the columns that are read as the server's text, by name in small letters; what has no text is as it is.
-        as_number: the columns that are never BOOLEAN, by name in small letters.
+        as_text: the columns whose unrepresentable values are the server's text, by name in lower case.
+        as_number: the columns that are never BOOLEAN, by name in lower case.
     """
 
     types: TypeMapping = field(default_factory=TypeMapping)
@@ -141,7 +142,7 @@ class ValueSettings:
         return self.types.convert(column)[0]
 
     def find_fallback(self, column: ColumnDefinition) -> Callable[[str], Any]:
-        """Return what gives the value of a text of the server that the column's type cannot hold."""
+        """Return the function for texts of the server that the column's type cannot hold."""
         if column.name.lower() in self.as_text:
             return lambda text: text
         if self.unrepresentable == NULL:
@@ -166,8 +167,8 @@ def find_column_decoder(
 
     Args:
         column: its definition; None for a column that only the server knows, whose values are skipped.
-        code: the type that the log has.
-        metadata: what the log says about the type.
+        code: the type in the log.
+        metadata: the metadata of the type in the log.
         charsets: how text is read.
         settings: how values are read.
 
@@ -217,7 +218,7 @@ def _big(size: int) -> Decoder:
 
 
 def _prefixed(size: int) -> Decoder:
-    """Return the decoder of bytes behind their number."""
+    """Return the decoder of bytes with a length prefix."""
     if size == 1:
 
         def decode_short(data: bytes, at: int) -> tuple[bytes, int]:
@@ -240,7 +241,7 @@ def _raw_bytes(size: int) -> Decoder:
 
 
 def _find_raw(code: int, metadata: int, column: ColumnDefinition | None) -> Decoder:
-    """Return what reads the bytes of a value."""
+    """Return the decoder of the raw form of a value."""
     is_unsigned = column is not None and column.is_unsigned
     if code in _INTEGER_LAYOUTS:
         size, layout = _INTEGER_LAYOUTS[code]
@@ -287,7 +288,7 @@ _INTEGER_LAYOUTS: Final = {TINY: (1, "<b"), SHORT: (2, "<h"), LONG: (4, "<i"), L
 def _find_conversion(
     column: ColumnDefinition, code: int, metadata: int, charsets: Charsets, settings: ValueSettings
 ) -> Callable[[Any], Any] | None:
-    """Return what makes the value of what `_find_raw` has read; None if that is the value."""
+    """Return the conversion of a raw value of `_find_raw`; None if it needs no conversion."""
     kind = column.kind
     fallback = settings.find_fallback(column)
     if settings.is_boolean(column):
@@ -336,7 +337,7 @@ def _boolean(column: ColumnDefinition) -> Callable[[int], bool]:
     def read(value: int) -> bool:
         if value not in (0, 1):
             raise FormatError(
-                f"column {column.name!r} is a TINYINT(1) with the value {value}, which is no BOOLEAN: read such "
+                f"column {column.name!r} is a TINYINT(1) with the value {value}, which is not a BOOLEAN: read such "
                 "columns as TINYINT ('treat-tinyint1-as-boolean.enabled' = 'false')"
             )
         return bool(value)
@@ -451,7 +452,7 @@ def _time_of_log(code: int, metadata: int) -> Callable[[Any], datetime.timedelta
     zero = 0x800000 << (8 * (size - 3))
 
     def read(data: bytes) -> datetime.timedelta:
-        # The sign is that of the number as a whole, fraction included.
+        # The sign applies to the number as a whole, including the fraction.
         bits = int.from_bytes(data, "big") - zero
         sign, bits = (-1, -bits) if bits < 0 else (1, bits)
         fraction_bits = 8 * (size - 3)
@@ -484,7 +485,7 @@ def _time_of_day(value: datetime.timedelta, digits: int, fallback: Callable[[str
 
 
 def select_expression(column: ColumnDefinition) -> str:
-    """Return what to select for a column, so that nothing is lost in the text of the answer."""
+    """Return the expression to select for a column, so that the text of the answer loses nothing."""
     name = client.quoted(column.name)
     if column.kind == "float":
         return f"({name} + 0e0)"
@@ -494,7 +495,7 @@ def select_expression(column: ColumnDefinition) -> str:
 
 
 def find_parser(column: ColumnDefinition, settings: ValueSettings) -> Parser | None:
-    """Return the parser of what `select_expression` gives, as str or bytes; None if that is the value."""
+    """Return the parser of the str or bytes of `select_expression`; None if they need no parsing."""
     kind = column.kind
     fallback = settings.find_fallback(column)
     if settings.is_boolean(column):
@@ -540,7 +541,7 @@ def _parse_time(text: str) -> datetime.timedelta:
 
 
 def make_text(column: ColumnDefinition) -> Callable[[Any], str]:
-    """Return what gives the server's text of a value that is not a text itself."""
+    """Return the function that formats a value as the server does."""
     digits = column.length or 0
     if column.kind in ("datetime", "timestamp"):
         return lambda value: f"{value:%Y-%m-%d %H:%M:%S}".rjust(19, "0") + _fraction_text(value.microsecond, digits)
@@ -565,7 +566,7 @@ class RowDecoder:
 
     Args:
         definition: the table, at the position of the rows.
-        logged: what the log says about it; it may have more columns at the end, which only the server knows.
+        logged: the table in the log; it may have more columns at the end, which only the server knows.
         charsets: how text is read.
         settings: how values are read.
 
@@ -591,7 +592,7 @@ class RowDecoder:
         self._null_bytes = (len(logged.types) + 7) // 8
 
     def decode(self, data: bytes) -> list[tuple[Any, ...]]:
-        """Return the rows, in order; those of an update are pairs, before and after.
+        """Return the rows, in order; the rows of an update are pairs, before and after.
 
         Raises:
             FormatError: if the bytes are malformed, or a value is not readable.
@@ -626,7 +627,7 @@ class RowParser:
         self._parsers = [(index, parser) for index, parser in enumerate(parsers) if parser is not None]
 
     def parse(self, rows: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
-        """Return the values of rows, which have the expressions first."""
+        """Return the values of rows that start with `expressions`."""
         if not rows:
             return []
         columns = list(zip(*rows, strict=True))
