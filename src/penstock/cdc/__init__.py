@@ -13,7 +13,7 @@ table, and rows of two source tables that are routed into one sink table have no
 keys of these operators, no operators of their own.
 
 **Schema changes keep their place among the rows.** A change of a source table is one more event of its key. The
-transform compiles the rules again and says how the change looks behind them. The evolution derives the changes of the
+transform compiles the rules again and translates the change. The evolution derives the changes of the
 sink table by `schema.change.behavior`, and from then on converts rows to the new schema. The writer (`sinks`) collects
 for each sink table a list of *steps* in order: rows under a schema, a change of the schema, rows under the next one.
 
@@ -21,7 +21,7 @@ for each sink table a list of *steps* in order: rows under a schema, a change of
 the committables of the checkpoint: they are stored with it, and then one committer applies the steps of each table one
 after another. Each step has a name (the run of the writer and a number) that its commit leaves in the target, in the
 same transaction: in the ledger of an Iceberg table, as an application transaction of Delta Lake, in a table of
-PostgreSQL or MySQL. A commit that is repeated after a failure finds the names and goes on behind them. So a job that
+PostgreSQL or MySQL. A commit that is repeated after a failure finds the names and continues after them. So a job that
 is killed between two steps, or before it hears of a commit, applies each of them once. A change that cannot leave its
 name (MySQL commits before each DDL statement) looks at the target first. Kafka has no schemas to change: its sink
 writes the rows in transactions.

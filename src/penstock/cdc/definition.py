@@ -1,8 +1,8 @@
 """The definition of a pipeline: YAML in the form of Flink CDC 3.x, with errors that name file, line and key.
 
-`load_definition` reads the sections `source`, `sink`, `route`, `transform` and `pipeline`. All scalars stay texts, as
-they are written: a password of digits is no number. A nested mapping is the same as keys with dots. `Settings` hands
-out the options of a section, and knows which of them nobody has asked for.
+`load_definition` reads the sections `source`, `sink`, `route`, `transform` and `pipeline`. Every scalar stays the
+string that was written: a password of digits does not become a number. A nested mapping is the same as keys with dots.
+`Settings` hands out the options of a section, and refuses options that were never read.
 
 Source: the pages "Data Pipeline", "Route", "Transform" and "Schema Evolution" of Flink CDC 3.x.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from yaml.nodes import MappingNode, Node, SequenceNode
 
 BEHAVIORS: Final = ("exception", "evolve", "try_evolve", "lenient", "ignore")
-#: What `include.schema.changes` and `exclude.schema.changes` name.
+#: The values of `include.schema.changes` and `exclude.schema.changes`.
 CHANGE_TYPES: Final = (
     "add.column",
     "alter.column.type",
@@ -138,7 +138,7 @@ class Settings:
         return {key.removeprefix(prefix): self.need(key) for key in keys}
 
     def refuse_others(self, known: Sequence[str] = ()) -> None:
-        """Raise `DefinitionError` for an option that nobody has asked for."""
+        """Raise `DefinitionError` for an option that was never read."""
         for key in self._entries:
             if key not in self._read:
                 alike = nearest(key, [*self._read, *known])
@@ -154,12 +154,12 @@ class TransformRule:
         selector: the source tables to which it applies.
         projection: the columns, as after SELECT; None for all.
         condition: the condition on rows, as after WHERE (`filter`); None for all.
-        primary_keys: the key of the sink table; empty for that of the source table.
-        partition_keys: the columns by which the sink table is partitioned.
+        primary_keys: the key of the sink table; empty for the key of the source table.
+        partition_keys: the partition columns of the sink table.
         options: options for the creation of the sink table.
         soft_deletes: whether deletions become inserts (`converter-after-transform: SOFT_DELETE`).
         place: file, line and section, for errors.
-        description: what the rule is for.
+        description: the purpose of the rule.
     """
 
     selector: TableSelector
@@ -220,7 +220,7 @@ def load_definition(path: str | Path) -> PipelineDefinition:
     """Read the definition of a pipeline from a file.
 
     Raises:
-        DefinitionError: if the file cannot be read, is no YAML, or defines no pipeline.
+        DefinitionError: if the file cannot be read, is not valid YAML, or defines no pipeline.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")

@@ -1,8 +1,8 @@
 """Expressions of Flink SQL over the rows of one table: analysis, and evaluation row by row.
 
 `analyse` finds the types of expressions in the columns of a table, with the parser and the analyser of the SQL engine.
-`RowFunction` computes rows from rows, both tuples of Python values. An expression that only names a column hands over
-its value as it is. The SQL engine computes the others: as one generated Python function where it can, and by its
+`RowFunction` computes rows from rows, both tuples of Python values. An expression that only names a column passes its
+value through. The SQL engine computes the others: as one generated Python function where it can, and by its
 kernels (for calls of Python functions, and of functions that have no such form) on a batch of one row.
 """
 
@@ -141,7 +141,7 @@ class RowFunction:
         self._types = list(types)
         self._layout = RowLayout([f"c{index}" for index in range(len(types))], types)
         self._count = len(expressions)
-        #: (index in the result, index in the row) of what is handed over
+        #: (index in the result, index in the row) of the values that are passed through
         self._copied = [(at, part.index) for at, part in enumerate(expressions) if isinstance(part, typed.Field)]
         computed = [(at, part) for at, part in enumerate(expressions) if not isinstance(part, typed.Field)]
         read = sorted({part.index for _, whole in computed for part in whole.walk() if isinstance(part, typed.Field)})

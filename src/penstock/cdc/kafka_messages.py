@@ -1,8 +1,8 @@
 """Kafka as the sink of pipelines: the changes of rows as messages of Debezium's or Canal's JSON.
 
-The topic of a table is `schema.table`, unless `topic` or `sink.tableId-to-topic.mapping` names another one; a topic
-that is missing is created. The key of a message is the primary key of its row. Changes of schemas are no messages: the
-next row shows them. With `sink.delivery-guarantee: exactly-once` the rows of a checkpoint are one transaction.
+The topic of a table is `schema.table`, unless `topic` or `sink.tableId-to-topic.mapping` names another; a missing topic
+is created. The key of a message is the primary key of its row. Schema changes produce no messages: the next row shows
+them. With `sink.delivery-guarantee: exactly-once` the rows of a checkpoint are one transaction.
 
 Source: the page "Kafka" of the pipeline connectors of Flink CDC 3.x.
 """
@@ -66,7 +66,7 @@ class OutMessage(NamedTuple):
 
 
 def to_json(value: Any) -> Any:
-    """Return a value as JSON has it: times as in SQL, bytes in base64, exact decimals."""
+    """Convert a value to JSON: times in SQL notation, bytes in base64, exact decimals."""
     match value:
         case None | bool() | int() | str() | Decimal():
             return value
@@ -111,7 +111,7 @@ class MessageFormat:
 
 
 class _Table:
-    """What the messages of a table have in common."""
+    """The common parts of a table's messages."""
 
     def __init__(self, table_id: TableId, schema: TableSchema, message_format: MessageFormat) -> None:
         self.schema, self._format, self._table_id = schema, message_format, table_id

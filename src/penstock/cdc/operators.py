@@ -4,7 +4,7 @@
 of its table in order; see the docstring of the package. Both keep schemas in keyed state, and whatever they compile
 from them in memory.
 
-`TableKnown` tells a sink the schema of a table whose target is there already: it is the first event of each table
+`TableKnown` carries the schema of a table whose target already exists to the sink: it is the first event of each table
 after a start, because the sink keeps no schemas.
 """
 
@@ -34,7 +34,7 @@ _MILLISECOND_NS: Final = 1_000_000
 
 
 class Routed(NamedTuple):
-    """An event of a source table on its way to a sink table. `event` has the schema behind the transform."""
+    """An event of a source table on its way to a sink table. `event` has the transformed schema."""
 
     sink_id: TableId
     source_id: TableId
@@ -64,7 +64,7 @@ def get_sink_key(routed: Routed) -> tuple[str, str]:
 
 @dataclass
 class _Source:
-    """The state of a source table: its schema, and the one behind the transform."""
+    """The state of a source table: its schema, and the transformed schema."""
 
     schema: TableSchema
     transformed: TableSchema
@@ -115,7 +115,7 @@ class TransformFunction(KeyedProcessFunction):
                 yield Routed(sink_id, table_id, event)
 
     def _restored(self, table_id: TableId) -> tuple[tuple[_Source, TableTransform] | None, list[SchemaChangeEvent]]:
-        """Return what the state has of a table, and the changes that other rules than before make to it."""
+        """Return the state of a table, and the schema changes that follow from changed rules."""
         state: _Source | None = self._state.value()
         if state is None:
             return None, []
@@ -134,7 +134,7 @@ class TransformFunction(KeyedProcessFunction):
     def _changed(
         self, table_id: TableId, known: tuple[_Source, TableTransform] | None, event: SchemaChangeEvent
     ) -> list[SchemaChangeEvent]:
-        """Note a schema change; return the changes that it makes behind the transform."""
+        """Record a schema change; return the resulting changes of the transformed schema."""
         if known is None and not isinstance(event, events.CreateTableEvent):
             raise ContractError(f"the source sent a change of the schema of {table_id} before that schema")
         if isinstance(event, events.DropTableEvent):
@@ -187,7 +187,7 @@ class EvolutionFunction(KeyedProcessFunction):
                 yield TableKnown(sink_id, table.schema)
         if isinstance(event, DataChangeEvent):
             if table.schema is None:
-                # The sink table was dropped, or its creation was left out: there is no place for the row.
+                # The sink table was dropped, or its creation was left out: the row has no target.
                 self._left_out.inc()
                 return
             convert = self._converters.get((sink_id, source_id))

@@ -1,4 +1,4 @@
-"""The job of a pipeline, and what it would do (`--dry-run`).
+"""The job of a pipeline, and its preview (`--dry-run`).
 
 `python -m penstock.cdc.pipeline FILE` runs a pipeline as `penstock cdc FILE` does.
 """
@@ -36,7 +36,7 @@ INTERVAL_MS: Final = 10_000
 
 @dataclass(frozen=True)
 class _Parts:
-    """What a definition is made into."""
+    """The parts that a definition is compiled into."""
 
     transforms: Transforms
     router: Router
@@ -50,7 +50,7 @@ def _create_parts(definition: PipelineDefinition) -> _Parts:
 
 
 def check_definition(definition: PipelineDefinition) -> None:
-    """Raise `DefinitionError` for what can be told to be wrong without the source's tables."""
+    """Raise `DefinitionError` for errors that can be detected without the source's tables."""
     _create_parts(definition)
     create_source(definition)
     create_sink(definition)
@@ -59,7 +59,7 @@ def check_definition(definition: PipelineDefinition) -> None:
 def create_environment(
     definition: PipelineDefinition, options: Configuration | None = None
 ) -> StreamExecutionEnvironment:
-    """Return the environment for a pipeline. `options`, and those of the command line, override the definition's."""
+    """Return the environment of a pipeline. `options` and command-line options override the definition."""
     configuration = Configuration.from_dict({**definition.options, **(options or Configuration()).to_dict()})
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     settings = env.get_configuration()
@@ -184,7 +184,7 @@ def find_table_events(definition: PipelineDefinition) -> Iterable[Event]:
     """Return the events of the source's tables for a dry run.
 
     Raises:
-        UnsupportedError: if the source cannot tell its tables without running.
+        UnsupportedError: if the source cannot list its tables without running.
     """
     return discover_tables(create_source(definition))
 

@@ -117,9 +117,9 @@ def is_widening(column: Column, to: Column) -> bool:
 
 
 def cast_column(calls: Calls, value: typed.Typed, column: Column, to: Column) -> typed.Typed:
-    """Return the value of a column as another column has it.
+    """Cast the value of a column to the type of another column.
 
-    Only rows behind a change that the sink did not make may have values that the other column cannot hold. Such a value
+    Only rows after a change that the sink did not make may have values that the other column cannot hold. Such a value
     is NULL, because a cast of SQL would change it: it takes the low bits of a whole number, and the first characters
     of a text.
     """
@@ -180,7 +180,7 @@ def find_changes(
 
 @dataclass
 class SinkTable:
-    """The schema of a sink table (None before it exists), and those of its source tables."""
+    """The schema of a sink table (None before it exists), and the schemas of its source tables."""
 
     schema: TableSchema | None = None
     sources: dict[TableId, TableSchema] = field(default_factory=dict)
@@ -240,7 +240,7 @@ class SchemaEvolution:
         if table.schema is None:
             schema = event.schema
             if self.behavior in ("ignore", "try_evolve"):
-                # Rows may lack a value of any column that is no key, once the schemas differ.
+                # Once the schemas differ, rows may lack the value of any column outside the key.
                 columns = [c if c.name in schema.primary_key else nullable(c) for c in schema.columns]
                 schema = replace(schema, columns=tuple(columns))
             return [events.CreateTableEvent(sink_id, schema)]
@@ -369,7 +369,7 @@ class SchemaEvolution:
         return accepted
 
     def _left_out(self, schema: TableSchema, sink_id: TableId, change: SchemaChangeEvent) -> list[SchemaChangeEvent]:
-        """Return what is needed in place of a change that does not reach the sink: its column becomes nullable."""
+        """Return the changes that replace a suppressed change: its column becomes nullable."""
         if not isinstance(change, events.DropColumnEvent | events.RenameColumnEvent) or self.behavior == "ignore":
             return []
         self._refuse_key(schema, sink_id, change.name, "changed")

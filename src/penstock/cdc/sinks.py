@@ -45,10 +45,10 @@ class SinkChangeError(OperationError):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A part of what a checkpoint changes in a table: rows, or the schema.
+    """A step of a checkpoint's changes to a table: rows, or a schema change.
 
     Attributes:
-        name: what tells whether the step has been applied.
+        name: identifies the step, to find out whether it has been applied.
         schema: the schema of the rows; None for a change of the schema.
         message: the rows, the last change of each key, as an Arrow stream with the column `IS_DELETED`.
         change: the change of the schema.
@@ -79,8 +79,8 @@ class TableTarget(ABC):
     def apply(self, table_id: TableId, steps: Sequence[Step], is_in_doubt: bool) -> None:
         """Apply the steps of a table that have not been applied yet, in order.
 
-        A table that the steps drop takes its memory of earlier steps with it. So steps before the last drop are not
-        looked at: what they did is gone.
+        Dropping a table also drops its record of applied steps. So steps before the last drop are skipped: the drop
+        undoes their effects.
         """
         drops = [index for index, step in enumerate(steps) if isinstance(step.change, events.DropTableEvent)]
         if drops:
@@ -96,7 +96,7 @@ class TableTarget(ABC):
 
     @abstractmethod
     def create_table(self, table_id: TableId, schema: TableSchema, name: CommitName) -> None:
-        """Create the table; one that exists must have the columns, or gets those that it lacks."""
+        """Create the table, or check that an existing table has the columns, and add missing columns."""
 
     @abstractmethod
     def drop_table(self, table_id: TableId, name: CommitName) -> None:
@@ -172,11 +172,11 @@ class _OpenRows:
         return key
 
     def _put(self, key: tuple[Any, ...], row: tuple[Any, ...] | None) -> None:
-        self._rows.pop(key, None)  # a key that comes again takes its place in the order anew
+        self._rows.pop(key, None)  # a repeated key moves to the end of the order
         self._rows[key] = row
 
     def message(self) -> bytes:
-        """Return the rows as an Arrow stream; empty if there are none."""
+        """Return the rows as an Arrow stream; empty without rows."""
         if not self._rows:
             return b""
         width = len(self.schema.columns)
@@ -410,7 +410,7 @@ def create_sink(definition: PipelineDefinition) -> PipelineSink:
 
     Raises:
         DefinitionError: if an option is missing, or unknown, or has a wrong value.
-        UnsupportedError: if there is no sink of this type.
+        UnsupportedError: if the sink type is unknown.
     """
     settings = definition.sink
     kind = settings.need("type").lower()

@@ -19,7 +19,7 @@ texts, bytes are in base64. The source goes on where its checkpoint was: its pos
 the schemas that the tables have there. With `bounded: false` it waits for more lines at the end of the file.
 
 **`mysql`** and **`postgres`** read databases, and take the options of Flink CDC. One subtask reads them: a pipeline
-needs all events of a table in one order, with each change of the schema between the rows before and behind it.
+needs all events of a table in one order, with each schema change between the rows before and after it.
 
 Source: the values connector of Flink CDC's own tests, which has such events as Java objects.
 """
@@ -58,7 +58,7 @@ def create_source(definition: PipelineDefinition) -> Source:
 
     Raises:
         DefinitionError: if an option is missing, or unknown, or has a wrong value.
-        UnsupportedError: if there is no source of this type.
+        UnsupportedError: if the source type is unknown.
     """
     settings = definition.source
     kind = settings.need("type").lower()
@@ -76,7 +76,7 @@ def discover_tables(source: Source) -> Iterable[Event]:
     """Return the events that say which tables a source has, for a dry run; rows among them do not count.
 
     Raises:
-        UnsupportedError: if the source cannot tell.
+        UnsupportedError: if the source cannot list them.
     """
     discover: Callable[[], Iterable[Event]] | None = getattr(source, "discover_tables", None)
     if discover is None:
@@ -173,7 +173,7 @@ class _ValuesReader(PositionedReader[ValuesSplit]):
             file.seek(split.offset)
             lines = file.read(_BATCH_BYTES).splitlines(keepends=True)
             while lines and not lines[-1].endswith(b"\n"):
-                # The line goes on behind the part that was read, or is still being written.
+                # The line continues after the part that was read, or is still being written.
                 rest = file.readline()
                 if not rest and self._is_bounded:
                     break
@@ -202,7 +202,7 @@ def parse_event(line: str | bytes, schemas: dict[TableId, TableSchema], place: s
         place: where the line is, for errors.
 
     Raises:
-        FormatError: if the line is no event.
+        FormatError: if the line is not a valid event.
     """
     try:
         entry = json.loads(line)

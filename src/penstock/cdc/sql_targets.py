@@ -5,8 +5,8 @@ schema. The entry is locked first, so that of two committers the second one wait
 
 - *PostgreSQL* alters tables within transactions, so a change of the schema and its name are one transaction.
 - *MySQL* commits before and after each such statement. A change of the schema therefore looks at the columns of the
-  table first: a column that is there is not added again, one that is gone is not dropped or renamed again, and the
-  statement that gives a column its type may run twice. Then it notes the name.
+  table first: it skips ADD for an existing column, and DROP or RENAME for a missing column; the statement that sets the
+  type of a column may run twice. Then it records the name.
 
 The ledger has a row for each run of the writer and each table. Rows that are older than all savepoints may be deleted.
 """
@@ -39,7 +39,7 @@ _KEY_TEXT: Final = 255
 
 
 class Dialect(ABC):
-    """What differs between the databases. Instances are pickled into the job."""
+    """The differences between the databases. Instances are pickled into the job."""
 
     #: Whether statements that change a table belong to transactions.
     ddl_in_transactions: bool
@@ -54,7 +54,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def type_of(self, column: Column, is_key: bool) -> str:
-        """Return the type of a column; raises `UnsupportedError` if there is none."""
+        """Return the database type of a column; raises `UnsupportedError` for a type that the database lacks."""
 
     @abstractmethod
     def default_schema(self) -> str:
@@ -77,7 +77,7 @@ class Dialect(ABC):
         return f"INSERT INTO {ledger} (run, number) VALUES (%s, 0) ON CONFLICT (run) DO NOTHING"
 
     def to_value(self, value: Any) -> Any:
-        """Return a value as the driver takes it."""
+        """Convert a value to the driver's form."""
         return value
 
 
@@ -373,7 +373,7 @@ class SqlTarget(TableTarget):
 
     @contextmanager
     def _step(self, table_id: TableId, name: CommitName) -> Iterator[Any]:
-        """Run a step in a transaction, with a cursor; the cursor is None if the step has been applied."""
+        """Run a step in a transaction, with a cursor, or with None if the step was applied before."""
         ledger, run = self._ledger(table_id), f"{name.key}/{table_id}"[:255]
         connection = self._connection()
         try:

@@ -24,7 +24,7 @@ def split_patterns(text: str) -> list[list[str]]:
     """Return the parts (database, schema, table) of each pattern of a list as regular expressions.
 
     Raises:
-        ConfigurationError: if a part is no regular expression, or a pattern has more than three parts.
+        ConfigurationError: if a part is not a regular expression, or a pattern has more than three parts.
     """
     patterns = []
     for pattern in filter(None, map(str.strip, _COMMA.split(text))):
@@ -65,7 +65,7 @@ class TableSelector:
         """Return the selector of a text.
 
         Raises:
-            ConfigurationError: if the text is no list of patterns.
+            ConfigurationError: if the text is not a list of patterns.
         """
         # A third part, the database of PostgreSQL, is the same for all tables of a source.
         patterns = [("", *parts)[-2:] for parts in split_patterns(text)]
@@ -80,7 +80,7 @@ class TableSelector:
 
 
 def parse_table_id(text: str) -> TableId:
-    """Return the table of a name: what is behind the last dot is the table."""
+    """Parse the name of a table: the part after the last dot is the table."""
     schema, _, table = text.strip().rpartition(".")
     return TableId(schema, table)
 

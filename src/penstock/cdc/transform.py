@@ -1,10 +1,10 @@
 r"""Transforms: the rules of the section `transform`, compiled for the schema of a table.
 
-`Transforms.compile` returns a `TableTransform`, which gives the schema that rows have behind the transform, and the
-rows. A table is compiled again after each change of its schema.
+`Transforms.compile` returns a `TableTransform`, which computes the schema and the rows after the transform. A table is
+compiled again after each schema change.
 
 **Projection.** `*` (also written `\*`) is all columns of the table. An expression needs a name (`AS name`); one that
-is called like a column of `*` takes its place. Behind a projection without `*` new columns of the table do not appear.
+has the name of a column of `*` replaces it. A projection without `*` does not add new columns of the table.
 `__schema_name__`, `__table_name__` and `__namespace_name__` name the table, `__data_event_type__` is +I, -U, +U or -D.
 
 **Filter.** It sees the columns of the table, and the computed ones by their names; where both have a name it means the
@@ -72,7 +72,7 @@ class Environment:
 
 
 class _Projected(NamedTuple):
-    """What a rule makes of a table: the columns, their expressions, and the condition over the same input."""
+    """A table after a rule: its columns, their expressions, and the filter over the same input."""
 
     columns: tuple[Column, ...]
     expressions: tuple[typed.Typed, ...]
@@ -83,7 +83,7 @@ class TableTransform:
     """The rules of one table, for one schema of it.
 
     Attributes:
-        schema: the schema of the rows behind the transform.
+        schema: the schema of the transformed rows.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class TableTransform:
         return RowFunction(expressions, self._input_types, environment.zone, environment.now_ns, environment.functions)
 
     def apply(self, event: DataChangeEvent) -> DataChangeEvent | None:
-        """Return the change of a row behind the transform; None if it is left out.
+        """Transform the change of a row; return None if it is filtered out.
 
         Raises:
             TransformError: if an expression fails for the row.
@@ -154,7 +154,7 @@ class TableTransform:
         return (*row, *self._names, kind)
 
     def _compute(self, row: tuple[Any, ...] | None, kind: str) -> tuple[tuple[Any, ...] | None, TransformRule | None]:
-        """Return the computed row with its rule; None if no rule takes it."""
+        """Return the computed row with its rule; None if no rule matches."""
         if row is None:
             return None, None
         full = self._full(row, kind)

@@ -51,7 +51,7 @@ class Column:
 
 
 class ColumnPosition(NamedTuple):
-    """Where a column is added: before all (`first`), behind `after`, or at the end if that is None."""
+    """The position of an added column: first (`first`), after column `after`, or last if `after` is None."""
 
     first: bool = False
     after: str | None = None
@@ -112,7 +112,7 @@ class TruncateTableEvent:
 
 @dataclass(frozen=True, slots=True)
 class DropTableEvent:
-    """A table is gone."""
+    """A table was dropped."""
 
     table_id: TableId
 
@@ -134,10 +134,10 @@ class DataChangeEvent:
 
     Attributes:
         table_id: its table.
-        kind: INSERT, UPDATE_AFTER (with `before`, if the log has it) or DELETE.
+        kind: INSERT, UPDATE_AFTER (with `before`, if the log contains it) or DELETE.
         before: the values before; None for an insert, and for an update whose log lacks them.
         after: the values after; None for a delete.
-        meta: what else is known: `op_ts` (ms since 1970, 0 for rows of a snapshot), and what the source names.
+        meta: metadata: `op_ts` (ms since 1970, 0 for rows of a snapshot), and the metadata that the source names.
     """
 
     table_id: TableId
@@ -158,7 +158,7 @@ class TableSchema:
         columns: the columns, in order.
         primary_key: the names of the key columns; empty without a key.
         comment: the comment of the table.
-        partition_keys: the columns by which a target partitions the table; sources leave them empty.
+        partition_keys: the partition columns of the table in a target; sources leave them empty.
         options: options for the creation of the table in a target, as (key, value); sources leave them empty.
 
     Examples:
@@ -185,7 +185,7 @@ class TableSchema:
         """Return the position of a column.
 
         Raises:
-            ContractError: if there is none of this name.
+            ContractError: if the table lacks the column.
         """
         if name not in self.names:
             raise ContractError(f"there is no column {name!r} among {', '.join(self.names)}")

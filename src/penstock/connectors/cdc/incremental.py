@@ -4,9 +4,9 @@
 log (*low*), select the rows, note the position again (*high*). The changes of the log between the two are then applied
 to the rows (`correct_rows`), so that the chunk is as of its high watermark, whenever the query saw which row.
 
-**After it**, a change of a row counts if it is behind the high watermark of the chunk that has the row's key. The
-reader that has read a chunk emits these changes, up to a position that all readers have in common, from which one
-reader emits everything (`ChunkPositions`). So no reader tells another about its chunks.
+**After it**, a change of a row counts if it is after the high watermark of the chunk with the row's key. The reader of
+a chunk emits these changes, up to a position that all readers share; from there on one reader emits everything
+(`ChunkPositions`). So readers need not exchange the positions of their chunks.
 
 Source: "DBLog: A Watermark Based Change-Data-Capture Framework" (Andreakis and Papapanagiotou, 2019), and Flink CDC's
 incremental snapshot, where the reader of the log gets all watermarks instead.
@@ -55,7 +55,7 @@ def correct_rows(
     """Apply the changes between a chunk's watermarks to its rows.
 
     Args:
-        rows: what the query has returned.
+        rows: the result of the query.
         changes: the changes of the table from the low watermark, or from any position before it, up to the high one.
         get_key: returns the key of a row.
         contains: whether the key of a row is within the chunk.

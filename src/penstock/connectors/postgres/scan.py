@@ -391,10 +391,10 @@ class JdbcSourceBuilder:
 
 
 def describe_columns(address: Any, table: str, names: Sequence[str]) -> tuple[ScannedColumn, ...]:
-    """Return columns of a table as they are scanned; all of them if there are no names.
+    """Return the scanned columns of a table; all columns if `names` is empty.
 
     Raises:
-        MissingPathError: if there is no such table.
+        MissingPathError: if the table does not exist.
         UnknownNameError: if it does not have one of the columns.
     """
     if not isinstance(address, client.Address):

@@ -26,7 +26,7 @@ snapshot must have seen the transactions that have passed by (`LogSplit.passed`)
 
 **Schemas** (`schemas.py`). A source of events has the schema of a table at the position of the log. A chunk whose table
 has other columns is left to the reader of the log. It waits until the log is past the position where it saw these
-columns; if the log has not told them by then, no row has changed since, and the catalog's columns are adopted. A change
+columns; if the log has not sent them by then, no row has changed since, and the catalog's columns are adopted. A change
 of a schema waits for the transactions that have changed rows, so rows of a chunk that were read after it contain all
 changes with older columns.
 

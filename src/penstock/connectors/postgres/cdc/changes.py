@@ -24,7 +24,7 @@ from penstock.connectors.postgres.text_columns import parse_batch
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = 0, 1, 2, 3
 _NUMBERS: Final = frozenset({20, 21, 23})
-#: Returns the schema that the catalog has of a table now, by its OID; None if it is gone.
+#: Returns the current schema of a table in the catalog, by its OID; None if the table was dropped.
 Describe: TypeAlias = Callable[[int], schemas.LoggedSchema | None]
 
 
@@ -44,8 +44,8 @@ class FollowedTable:
     Attributes:
         state: the table, and how far its rows have been read.
         table: its columns to read, from the catalog.
-        seen: decides which changes the rows contain; None once they are behind the log.
-        relation: the columns that the log has had last.
+        seen: decides which changes the rows contain; None once the log is past their snapshots.
+        relation: the columns of the last Relation message.
         columns: where the source's columns are among these; None until a change needs it.
     """
 
@@ -90,7 +90,7 @@ class Output(ABC):
         old: replication.Values | None,
         new: replication.Values,
     ) -> None:
-        """Collect an update that leaves the key as it is; `old` is None if the log does not have it."""
+        """Collect an update that keeps the key; `old` is None if the log does not contain the old row."""
 
     @abstractmethod
     def delete(
@@ -103,7 +103,7 @@ class Output(ABC):
         """Collect that a table has lost all rows."""
 
     def check_delete(self, followed: FollowedTable, has_key_alone: bool) -> None:  # noqa: B027 - most need no check
-        """Raise if a deletion cannot be told with the key alone."""
+        """Raise an error if a deletion needs more than the key."""
 
 
 class ChangeReader:
@@ -130,7 +130,7 @@ class ChangeReader:
         self.note_rows()
 
     def note_rows(self) -> None:
-        """Note that rows have been read: forget them only behind the last of their snapshots."""
+        """Record that rows have been read: forget them only after the last of their snapshots."""
         self._end_lsn = max((f.seen.end_lsn for f in self.tables.values() if f.seen is not None), default=-1)
 
     def add(self, followed: FollowedTable) -> None:
@@ -414,7 +414,7 @@ class RowOutput(Output):
         self._table = followed.table
 
     def take(self) -> tuple[pa.RecordBatch, Gathered] | None:
-        """Return the collected rows as columns, with what is known of each; None without changes."""
+        """Return the collected rows as columns, with their metadata; None without changes."""
         gathered, table = self.gathered, self._table
         if not gathered.rows:
             return None

@@ -22,7 +22,7 @@ STARTUP_MODES: Final = (INITIAL, LATEST, COMMITTED, SNAPSHOT)
 CHUNK_SIZE: Final = 8_096
 HEARTBEAT_MS: Final = 30_000
 CONFIRM_DELAY: Final = 3
-#: Publications: of the tables that are read; of all tables; made by somebody else.
+#: Publications: of the tables that are read; of all tables; created outside of the job.
 FILTERED, ALL_TABLES, DISABLED = "filtered", "all_tables", "disabled"
 AUTOCREATE_MODES: Final = (FILTERED, ALL_TABLES, DISABLED)
 
@@ -134,7 +134,7 @@ def _matches(pattern: str, name: str) -> bool:
 def parse_tables(text: str, database: str, schema: str = "public") -> tuple[tuple[str, str], ...]:
     r"""Parse a list of tables in the form of Flink CDC's pipelines: `database.schema.table`, several by commas.
 
-    A dot separates names, and a backslash before it makes it the dot of a regular expression: `shop.public.order_\.*`.
+    A dot separates names; `\.` is the dot of a regular expression: `shop.public.order_\.*`.
     The database and the schema may be left out.
 
     Raises:

@@ -106,7 +106,7 @@ class TablePosition:
         return TablePosition((*self.ranges, KeyRange(None, None)))
 
     def find_unread(self) -> tuple[Key | None, Key | None] | None:
-        """Return the bounds of the first range to read: the key before it, and its last key. None if there is none."""
+        """Return the bounds of the first unread range: the key before it, and its last key. None if all are read."""
         if None not in self._snapshots:
             return None
         index = self._snapshots.index(None)
@@ -121,7 +121,7 @@ class TablePosition:
         return TablePosition((*read, *rest, *self.ranges[index + 1 :]))
 
     def followed_by(self, other: TablePosition) -> TablePosition:
-        """Return the position that also has the ranges behind this one's."""
+        """Return the position extended by the ranges of `other`, which follow."""
         position = self
         for key_range in other.ranges:
             if key_range.snapshot is None:
@@ -154,7 +154,7 @@ def _extended(ranges: tuple[KeyRange, ...], last: Key | None, snapshot: Snapshot
 
 
 class SeenKeys:
-    """Decides whether the rows of a table contain a change: those that were read, and those that will be.
+    """Decides whether the rows of a table contain a change: the rows already read, and the rows still to be read.
 
     Rows that are still to be read will contain it, see `LogSplit.passed`. Built once per position, and queried for each
     change.
@@ -269,7 +269,7 @@ class ChunkSplit:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """Tells a reader that the enumerator knows of finished chunks: (OID of the table, number)."""
+    """Confirms to a reader that the enumerator knows of finished chunks: (OID of the table, number)."""
 
     chunks: tuple[tuple[int, int], ...]
 

@@ -1,7 +1,7 @@
 """`CdcReader`: reads chunks of tables, and the log of all tables.
 
-The reader of the log also reads the rows that no other reader has: all of them where readers do not report what they
-have read, those of tables that have appeared since, and those of tables whose columns have changed.
+The reader of the log also reads the rows that no other reader reads: all rows where readers do not report their
+chunks, the rows of new tables, and the rows of tables whose columns have changed.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class _RowsOfTable:
 
 
 class CdcReader(SourceReader[Any, Any]):
-    """Reads chunks of tables, and the log; what it emits is up to `RowReader` and `EventReader`."""
+    """Reads chunks of tables, and the log; the subclasses `RowReader` and `EventReader` make the records."""
 
     has_events = False
 
@@ -123,7 +123,7 @@ class CdcReader(SourceReader[Any, Any]):
         """Return the size of the log that the server retains for the slot."""
         return max(0, self._server_lsn - self._confirmed) if self._confirmed else 0
 
-    # --- what is emitted -----------------------------------------------------------------------------------------
+    # --- output --------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def make_output(self) -> Any:
@@ -139,7 +139,7 @@ class CdcReader(SourceReader[Any, Any]):
 
     @abstractmethod
     def emit_changes(self) -> Batch | None:
-        """Return what the output has collected."""
+        """Return the records that the output has collected."""
 
     def check_published(self, connection: Any, followed: changes.FollowedTable) -> None:
         """Raise if the publication omits changes of a table."""
@@ -351,7 +351,7 @@ class CdcReader(SourceReader[Any, Any]):
         return self._poll_log(max_records)
 
     def _find_unread(self) -> changes.FollowedTable | None:
-        """Return the table whose rows are to be read next; None if there is none now."""
+        """Return the table whose rows are read next; None if no table is ready."""
         assert self._changes is not None
         for followed in self._changes.tables.values():
             if not followed.state.is_read and self._is_ready(followed):
@@ -359,11 +359,11 @@ class CdcReader(SourceReader[Any, Any]):
         return None
 
     def _is_ready(self, followed: changes.FollowedTable) -> bool:
-        """Return whether rows can be read: their columns are those of the log, or the log will not tell others.
+        """Return whether rows can be read: catalog and log have the same columns, or the log will not change them.
 
-        If the catalog has other columns, the log is read up to the position where they were seen. If it has told no
-        others by then, no row has changed since, and the catalog's are adopted. Otherwise the log may have told later
-        ones, so the catalog is asked again when the rows are read.
+        If the catalog has other columns, the log is read up to the position where they were seen. If the log has sent
+        no other columns by then, no row has changed since, and the reader adopts those of the catalog. Otherwise the
+        log may have sent later columns, so the reader asks the catalog again when it reads the rows.
         """
         if followed.state.oid not in self._altered:
             return True

@@ -1,12 +1,12 @@
 """The schemas of tables as the catalog and the log describe them, and the events that lead from one to the next.
 
-**What the log tells.** A Relation message has the names and types of a table's columns. It comes before the first row
-that has them, so the log shows a change of the schema when a row follows. It does not have the columns' numbers, by
-which the catalog identifies them. If the catalog still has the columns of the message, the numbers are taken from
+**Schemas in the log.** A Relation message has the names and types of a table's columns. It comes before the first row
+with these columns, so the log shows a schema change once a row follows. It lacks the column numbers that identify the
+columns in the catalog. If the catalog still has the columns of the message, the numbers are taken from
 there, and the events are exact. If the table has changed again since, `match_columns` infers which columns are the
 same: a new name before a column that has stayed is a renamed one, because a table gets new columns at its end. At the
-end of a table, a renamed column cannot be told apart from one that was dropped while another was added: with the same
-type it counts as renamed, with another type as dropped and added.
+end of a table, a rename looks the same as a drop and an addition: with the same type the column counts as renamed, with
+another type as dropped and added.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ class LoggedSchema:
 
     Attributes:
         schema: the columns that the log has.
-        attributes: what the server calls these columns.
-        computed: the names of generated columns, which are no part of the schema.
-        lsn: the position of the log at the time of the description; 0 for one from the log itself.
+        attributes: the server's column numbers.
+        computed: the names of generated columns, which are not part of the schema.
+        lsn: the position of the log at the time of the description; 0 for a schema from the log itself.
     """
 
     schema: events.TableSchema
@@ -94,7 +94,7 @@ class LoggedSchema:
 
 
 def to_sql_type(name: str, modifier: int) -> str:
-    """Return the type in Flink's SQL for a type of the server. What SQL does not have is a STRING."""
+    """Return the type in Flink's SQL for a type of the server; STRING for a type without an equivalent."""
     if name.startswith("_"):
         return f"ARRAY<{to_sql_type(name[1:], modifier)}>"
     if name == "numeric":
@@ -106,7 +106,7 @@ def to_sql_type(name: str, modifier: int) -> str:
 
 
 def describe(connection: psycopg.Connection[Any], oid: int) -> LoggedSchema | None:
-    """Read the schema of a table from the catalog; None if there is no such table any more."""
+    """Read the schema of a table from the catalog; return None if the table no longer exists."""
     rows = connection.execute(_COLUMNS, (oid,)).fetchall()
     if not rows:
         return None
@@ -125,7 +125,7 @@ def describe(connection: psycopg.Connection[Any], oid: int) -> LoggedSchema | No
 
 
 def read_relation(relation: Relation, current: LoggedSchema | None, name_type: Callable[[int], str]) -> LoggedSchema:
-    """Return the schema that a Relation message has. Its key is the current one, as far as it has these columns."""
+    """Return the schema of a Relation message. Its key is the current key, if the message has these columns."""
     computed = frozenset[str]() if current is None else current.computed
     kept = [column for column in relation.columns if column.name not in computed]
     columns = []
@@ -180,7 +180,7 @@ def _match_names(before: Sequence[str], after: Sequence[str]) -> list[int | None
 def find_changes(
     table_id: events.TableId, before: LoggedSchema, after: LoggedSchema
 ) -> tuple[list[events.SchemaChangeEvent], LoggedSchema]:
-    """Return the events that lead from one schema to the next, and the next one with what is known of its columns."""
+    """Return the events that lead from one schema to the next, and the next schema with the known column details."""
     matches = match_columns(before, after)
     is_described = bool(after.lsn)  # only the catalog knows about NULL, defaults and comments
     changes: list[events.SchemaChangeEvent] = [
@@ -212,7 +212,7 @@ def find_changes(
 
 
 def _rename(table_id: events.TableId, pairs: list[tuple[str, str]]) -> list[events.SchemaChangeEvent]:
-    """Return the renames in an order in which no name is there twice; columns that swap names take a detour."""
+    """Return the renames in an order without duplicate names; columns that swap names use a temporary name."""
     changes: list[events.SchemaChangeEvent] = []
     used = {old for old, _ in pairs}
     left = [(old, new) for old, new in pairs if old != new]

@@ -111,7 +111,7 @@ def publish(connection: psycopg.Connection[Any], settings: CdcSettings, tables: 
 
 
 def publish_more(connection: psycopg.Connection[Any], settings: CdcSettings, table: CdcTable) -> None:
-    """Add a table to the publication, unless it has it, or may not be changed; and check it as `publish` does."""
+    """Add a table to the publication if it is missing and the mode permits it; check it as `publish` does."""
     errors = driver().errors
     is_published = connection.execute(_PUBLISHED.format("1").encode(), (settings.publication, *table.id)).fetchone()
     if is_published is None and settings.autocreate == FILTERED:
@@ -269,7 +269,7 @@ def find_tables(
     their root.
 
     Raises:
-        MissingPathError: if `is_strict` and there are none, or one is missing that is not named by a pattern.
+        MissingPathError: if `is_strict` and no table matches, or a table that is named without a pattern is missing.
     """
     tables = {}
     for oid, schema, table, is_partition in connection.execute(_TABLES):
@@ -330,13 +330,13 @@ def describe_logged(
     oid: int,
     logged: schemas.LoggedSchema | None,
 ) -> CdcTable:
-    """Return a table of a source of events, with the columns of a schema; None: with those of the catalog."""
+    """Return a table of a source of events, with the columns of a schema; None: with the columns of the catalog."""
     if logged is None:
         logged = schemas.describe(connection, oid)
     schema = events.TableSchema(()) if logged is None else logged.schema
     try:
         key = key_columns(connection, relation(connection, _path(table_id)))
-    except MissingPathError:  # it is gone, and the log still has its changes
+    except MissingPathError:  # it was dropped, and the log still has its changes
         key = ()
     types = tuple(column.type for column in schema.columns)
     return CdcTable(

@@ -56,8 +56,8 @@ class PostgresEventSource(connector.Source[Any, Any]):
     rows of the snapshot are inserts, and their `op_ts` is 0.
 
     Args:
-        settings: which tables to read, and how; `make_settings` makes them from texts. The changelog mode does not
-            matter: an event has the row before a change if the log has it, which REPLICA IDENTITY FULL ensures.
+        settings: which tables to read, and how; `make_settings` parses them from strings. The changelog mode has no
+            effect: an event has the row before a change if the log contains it, which REPLICA IDENTITY FULL ensures.
 
     Raises:
         ConfigurationError: if psycopg is not installed.
@@ -187,9 +187,9 @@ class PostgresSourceBuilder:
         return self
 
     def publication_autocreate_mode(self, mode: str) -> PostgresSourceBuilder:
-        """Set which tables a missing publication gets: `filtered` (default): those that are read; or `all_tables`.
+        """Set the tables of a publication that the job creates: `filtered` (default; the tables read) or `all_tables`.
 
-        With `disabled` the job makes no publication, and fails if there is none.
+        With `disabled` the job creates no publication, and fails if it is missing.
         """
         self._autocreate = mode
         return self

@@ -71,7 +71,7 @@ class ChunkReading:
         expected: the schema that the table must still have; None if any will do.
         passed: transactions that each snapshot must see.
         is_single: whether to read only one chunk.
-        idle: connections that can be used again, one of which is taken and returned.
+        idle: a pool of connections; the reader takes one and returns it.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class ChunkReading:
     def chunks(self) -> Iterator[Chunk | Altered | Unseen]:
         """Yield the rows of the range; `Altered` at last if the table has other columns than expected.
 
-        A single chunk is not waited for: `Unseen` is the only item if a snapshot does not see what it must.
+        A single chunk does not wait: `Unseen` is the only item if the snapshot is too old.
         """
         connection = self._idle.pop() if self._idle else self._connect()
         self._connection = connection
