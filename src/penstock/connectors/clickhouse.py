@@ -1,14 +1,14 @@
-"""ClickHouse: inserts in batches over HTTP, with deduplication tokens, and checks of what the server would change.
+"""ClickHouse: inserts in batches over HTTP, with deduplication tokens, and checks of values that would change.
 
 **Exactly once.** Rows are held until a checkpoint, which stores them in batches, each with a token of its own. When the
 checkpoint is complete, the batches are inserted with `insert_deduplication_token`. After a failure the same bytes are
-inserted again with the same tokens, and the server drops what it has. Batches that were cut again from replayed records
-would not do: records of several inputs come in another order each time, so that a batch with the token of an earlier
-one could have other rows, and these would be lost. A table must remember tokens (`check_remembers_tokens`), and enough
-of them: those of all inserts that other writers make between the first attempt and the last one.
+inserted again with the same tokens, and the server drops the batches that it has. Cutting new batches from replayed
+records would not work: records of several inputs come in another order each time, so a batch with the token of an
+earlier batch could have other rows, and these would be lost. A table must remember tokens (`check_remembers_tokens`):
+at least the tokens of all inserts of other writers between the first attempt and the last.
 
-**At least once.** Batches are inserted as they fill. Their tokens are new after a restart, so the server drops only
-what a request repeats whose answer was lost.
+**At least once.** Batches are inserted as they fill. Their tokens are new after a restart, so the server drops only the
+repeats of a request whose answer was lost.
 
 **Checks.** The server wraps integers, clips dates, and turns NULL into 0. So each column is cast to the type of the
 server's column here, without loss, and a value that does not fit is an error (`fit_column`).
@@ -145,7 +145,7 @@ class InsertBatch(NamedTuple):
     """Rows in Arrow's stream format.
 
     Attributes:
-        token: what the server knows the batch by.
+        token: identifies the batch at the server.
         columns: the names of the columns.
         body: the rows.
         rows: their number.
@@ -211,7 +211,7 @@ class ClickHouseServer:
         """Return the types of the columns that rows may have.
 
         Raises:
-            ConfigurationError: if there is no such table.
+            ConfigurationError: if the table does not exist.
         """
         table = self.table
         lines = self.select(
@@ -296,7 +296,7 @@ class ServerType:
 
     @property
     def wire_type(self) -> pa.DataType | None:
-        """The type of Arrow that has exactly these values, or more; None if there is none."""
+        """The Arrow type that holds exactly these values, or more; None without such a type."""
         name = self.name
         if name in _INTEGERS:
             return _INTEGERS[name]
@@ -486,7 +486,7 @@ class InsertSettings:
 
     @property
     def requests(self) -> AsyncSinkSettings:
-        """The limits of requests, of which each has a batch."""
+        """The limits of requests; each request has one batch."""
         return AsyncSinkSettings(
             max_batch_size=1,
             max_in_flight_requests=self.max_in_flight,
@@ -668,7 +668,7 @@ class _SendingWriter(AsyncSinkWriter[Any]):
 
 
 class ClickHouseCommitter(Committer[InsertBatch]):
-    """Inserts batches of a checkpoint. The server drops those that it has, by their tokens."""
+    """Inserts batches of a checkpoint. The server drops known batches, by their tokens."""
 
     def __init__(self, sink: ClickHouseSink, wait: Callable[[float], None] = time.sleep) -> None:
         self._sink, self._wait = sink, wait

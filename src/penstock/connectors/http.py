@@ -8,7 +8,7 @@ that fails for now (no connection, or a status of `http.sink.retry-codes`) is se
 content the service rejects (400, 413, 422) is halved until the rejected records are known, so that one bad record does
 not take others with it. Any other error rejects all records of the request.
 
-**Order.** Records with the same key arrive in order; see `AsyncSinkBase`. Those of one request are in order in its
+**Order.** Records with the same key arrive in order; see `AsyncSinkBase`. The records of a request are in order in its
 array, which the service should handle in order.
 """
 
@@ -41,7 +41,7 @@ T = TypeVar("T")
 _LOG: Final = logging.getLogger(__name__)
 _TEXT_CHARS_MAX: Final = 500
 _UNLIMITED_MS: Final = 1 << 40
-#: statuses by which a service rejects what a request contains
+#: statuses by which a service rejects the content of a request
 _ABOUT_CONTENT: Final = frozenset({400, 413, 422})
 _CODE: Final = re.compile(r"(!?)(?:([1-5])XX|([1-5]\d\d))", re.IGNORECASE)
 #: why options of Flink's connector are not supported
@@ -101,7 +101,7 @@ class HttpService:
         headers: the headers of each request.
         timeout_ms: how long a request takes at most.
         connect_timeout_ms: how long it takes at most to connect; by default as long as a request.
-        trusted: files of certificates to trust, in PEM, besides those of the system.
+        trusted: files of trusted certificates, in PEM, besides the system's certificates.
         certificate: the client's certificate, in PEM.
         key: its private key.
         trusts_all: whether any certificate is accepted.
@@ -248,7 +248,7 @@ class HttpCaller:
 
         Raises:
             OSError: if the service cannot be reached, or takes too long.
-            OperationError: if there is no token.
+            OperationError: if the token is missing.
         """
         if self._tokens is None:
             return await self._client.request(method, target, body, headers)
@@ -295,7 +295,7 @@ def read_delay_ms(response: Response) -> float:
 
 
 class HttpSinkRequestEntry(NamedTuple):
-    """A record as it is sent.
+    """A record in wire form.
 
     Attributes:
         method: POST or PUT.
@@ -315,12 +315,12 @@ class HttpSinkRequestEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HttpSinkOptions:
-    """How a sink sends requests, and what it does with answers.
+    """How a sink sends requests and handles answers.
 
     Attributes:
         is_batch: whether a request has an array of records, or one record.
         errors: the statuses of failed requests; all others are successes.
-        retried: those of them after which a request is sent again.
+        retried: the failed statuses after which a request is sent again.
         ignores_rejected: whether rejected records are left out, with a warning and a metric; otherwise the job fails.
     """
 
@@ -429,7 +429,7 @@ class _SinkClient(RequestClient[HttpSinkRequestEntry]):
         self._caller = HttpCaller(self._service)
 
     async def submit_request_entries(self, entries: Sequence[HttpSinkRequestEntry]) -> RequestResult | None:
-        """Send entries; those with the same method that follow each other in one request."""
+        """Send entries; consecutive entries with the same method share a request."""
         rejected: dict[int, str] = {}
         for start, stop in _find_runs(entries):
             again = await self._submit(entries, start, stop, rejected)

@@ -2,12 +2,12 @@
 
 **Source.** With QoS 1 and 2, a message is acknowledged when a checkpoint that covers it has completed
 (`penstock.connectors.subscriptions`): at least once. The server keeps the session of a client id while the client is
-away, and delivers what was not acknowledged again. So client ids are `PREFIX-0`, `PREFIX-1` and so on, one for each
+away, and redelivers unacknowledged messages. So client ids are `PREFIX-0`, `PREFIX-1` and so on, one for each
 split: a job that restarts, also with fewer subtasks, connects as all of them. Another client with the same id ends
 the connection of the first, so a worker that was given up receives nothing any more.
 
-If the session of a restored split is lost (it has expired, or the server has no persistence), messages may be lost, and
-the source fails unless told otherwise. With QoS 0 nothing is acknowledged: at most once.
+If the session of a restored split is lost (it has expired, or the server has no persistence), messages may be lost,
+and the source fails by default. With QoS 0 nothing is acknowledged: at most once.
 
 QoS 2 is at least once too. The client takes the responsibility for a message with PUBREC, which is therefore sent at
 the checkpoint; paho-mqtt would send it at once, and a crash would lose the message.
@@ -41,7 +41,7 @@ from penstock.runtime.connector import SinkWriterContext
 
 T = TypeVar("T")
 
-#: how many unacknowledged messages a reader has at most, unless told otherwise: as many as MQTT can number
+#: the default limit of unacknowledged messages in a reader: as many as MQTT can number
 RECEIVE_MAXIMUM: Final = 65_535
 #: how many messages of QoS 0 wait in a reader before it stops to receive
 QOS_0_MAX: Final = 65_535
@@ -162,11 +162,11 @@ class MqttMessage(NamedTuple):
     Attributes:
         topic: the topic.
         payload: the content.
-        qos: the QoS with which it was delivered.
+        qos: the QoS of the delivery.
         retain: whether the server had retained it for later subscribers.
         duplicate: whether the server has delivered it before.
         properties: `content_type`, `correlation_data`, `response_topic`, `message_expiry_interval` and
-            `payload_format_indicator`, as far as it has them.
+                `payload_format_indicator`, if the message has them.
         user_properties: the publisher's own properties, as pairs.
 
     Examples:
@@ -337,7 +337,7 @@ class MqttSource(SubscriptionSource):
     Args:
         url: the server: `mqtt://USER:PASSWORD@HOST:PORT`, `mqtts://…` with TLS.
         *topics: the topic filters, such as `cups/+`. With parallelism above 1 all are shared subscriptions,
-            `$share/GROUP/FILTER`, of which each message goes to one reader.
+                `$share/GROUP/FILTER`, which deliver each message to one reader.
         client_id: the beginning of the client ids, which no other job may use.
         qos: 1 or 2, at least once; 0, at most once.
         session_expiry_s: how long the server keeps messages while the job is away.

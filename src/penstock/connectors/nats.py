@@ -1,14 +1,14 @@
 """NATS JetStream: a source by stream sequence or over a durable consumer (`NatsSource`), and a sink (`NatsSink`).
 
-**By sequence.** A stream numbers its messages. The position is the number of the last message, a checkpoint has it, and
+**By sequence.** A stream numbers its messages. The position is the number of the last message and part of checkpoints;
 a reader continues after it with a consumer of its own, which acknowledges nothing: exactly once while the stream keeps
 its messages. If it has removed messages after the position, the job fails.
 
-**Over a durable consumer.** The server remembers what was acknowledged, and readers share the messages. They are
+**Over a durable consumer.** The server records acknowledgements, and readers share the messages. They are
 acknowledged when a checkpoint that covers them has completed (`penstock.connectors.subscriptions`): at least once. The
 server delivers a message again that is not acknowledged in `ack_wait_s`, which must be longer than it takes from one
-checkpoint to the end of the next. A reader drops messages that it has by their numbers, so with one reader it is
-exactly once. A reader that closes returns its messages at once; those of a killed one come again after `ack_wait_s`.
+checkpoint to the end of the next. A reader drops repeated messages by their numbers, so with one reader it is exactly
+once. A reader that closes returns its messages at once; a killed reader's messages come again after `ack_wait_s`.
 
 **Sink.** A checkpoint waits for the server's acknowledgements: at least once. With message ids the stream drops a
 message whose id it has seen within its duplicate window (2 minutes unless set), so messages that are sent again within
@@ -196,7 +196,7 @@ def keep_message(message: NatsMessage) -> NatsMessage:
 
 
 class _Reply(NamedTuple):
-    """What the reply subject of a message says."""
+    """The fields of a message's reply subject."""
 
     delivered: int
     sequence: int
@@ -411,7 +411,7 @@ class _Pull(Subscription):
                     await self._pulled.unsubscribe()
                 for tag in tags:
                     await connection.publish(tag, answer)
-                if answer == b"-NAK":  # the connection is closed next, and would not send what it holds
+                if answer == b"-NAK":  # the connection is closed next, and would drop its unsent bytes
                     await connection.flush(2)
 
         if loop is not None and not loop.is_closed():
@@ -515,7 +515,7 @@ class NatsPublication(NamedTuple):
     Attributes:
         subject: the subject, which a stream must have.
         data: the content.
-        message_id: an id, by which the stream drops the message if it is sent again within its duplicate window.
+        message_id: an id; the stream drops the message if it is sent again within its duplicate window.
         headers: the headers.
         expected_last_sequence: the number that the last message of the stream must have; otherwise the job fails.
         expected_last_subject_sequence: the number that the last message of the subject must have; 0 for none.

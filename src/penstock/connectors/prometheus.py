@@ -10,7 +10,7 @@ other 4xx means that samples of the request are malformed, out of order, or repe
 forbids to send it again, so it is discarded, with a warning, and counted. Statuses 401, 403 and 404 fail the job:
 nothing can be written there.
 
-**Guarantee.** At least once, apart from what is discarded. After a failure samples since the last checkpoint are sent
+**Guarantee.** At least once, apart from discarded samples. After a failure samples since the last checkpoint are sent
 again. Prometheus has the last of them already, and answers 400 to older ones, so discarded samples right after a
 recovery are most often not lost; with an out-of-order window (`storage.tsdb.out_of_order_time_window`) it takes all.
 """
@@ -163,7 +163,7 @@ def _nested(tag: int, content: bytes) -> bytes:
 
 
 def encode_labels(metric_name: str, labels: Iterable[tuple[str, str]]) -> bytes:
-    """Return the labels of a series as its message has them: sorted by name, the metric name among them.
+    """Return the labels of a series in the form of its message: sorted by name, the metric name among them.
 
     Labels without a value are left out: for Prometheus they are not there.
     """
@@ -174,12 +174,12 @@ def encode_labels(metric_name: str, labels: Iterable[tuple[str, str]]) -> bytes:
 
 
 def encode_sample(value: float, timestamp: int) -> bytes:
-    """Return a sample as the message of a series has it."""
+    """Return a sample in the form of the message of a series."""
     return _nested(0x12, b"\x09" + struct.pack("<d", value) + b"\x10" + _varint(timestamp % _INT64))
 
 
 class SeriesEntry(NamedTuple):
-    """A record as it is sent.
+    """A record in wire form.
 
     Attributes:
         labels: the encoded labels, which identify the series.
@@ -203,7 +203,7 @@ class SeriesEntry(NamedTuple):
 
 
 class OnErrorBehavior(Enum):
-    """What a sink does with a request that fails for good.
+    """How a sink handles a request that fails permanently.
 
     Examples:
         >>> from penstock.datastream.connectors.prometheus import OnErrorBehavior
@@ -237,7 +237,7 @@ class RetryConfiguration:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SinkWriterErrorHandlingBehaviorConfiguration:
-    """What happens to requests that fail for good.
+    """How a sink handles requests that fail permanently.
 
     Attributes:
         on_max_retry_exceeded: after the last attempt.
@@ -288,7 +288,7 @@ class PrometheusSettings:
     signer: Callable[[dict[str, str], bytes], None] | None = None
 
     def limits(self) -> AsyncSinkSettings:
-        """Return the limits of requests. Raises `ValueError` for those that contradict each other."""
+        """Return the limits of requests. Raises `ValueError` for contradictory limits."""
         if not 0 < self.max_record_size_in_samples <= self.max_batch_size_in_samples:
             raise WrongValueError(
                 f"a record may have from 1 to max_batch_size_in_samples ({self.max_batch_size_in_samples}) samples, "
@@ -470,7 +470,7 @@ def _count_samples(entries: Sequence[SeriesEntry]) -> int:
 
 
 def _find_parts(entries: Sequence[SeriesEntry], samples_max: int) -> Iterator[tuple[int, int]]:
-    """Yield the bounds of parts with at most so many samples."""
+    """Yield the bounds of parts with at most `samples_max` samples."""
     start = samples = 0
     for number, entry in enumerate(entries):
         if samples + entry.sample_count > samples_max and number > start:
@@ -509,7 +509,7 @@ class PrometheusSinkBuilder:
         return self
 
     def set_max_record_size_in_samples(self, max_record_size_in_samples: int) -> PrometheusSinkBuilder:
-        """Set the maximum number of samples in a record. Default: 500, and at most those of a request."""
+        """Set the maximum number of samples in a record. Default: 500, or the maximum of a request if that is less."""
         self._settings["max_record_size_in_samples"] = max_record_size_in_samples
         return self
 
@@ -531,7 +531,7 @@ class PrometheusSinkBuilder:
         return self
 
     def set_request_signer(self, request_signer: Callable[[dict[str, str], bytes], None]) -> PrometheusSinkBuilder:
-        """Set a function that adds headers to those of a request, given its body too."""
+        """Set a function that adds headers to a request; it gets the headers and the body."""
         self._settings["signer"] = request_signer
         return self
 

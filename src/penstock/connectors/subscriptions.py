@@ -57,7 +57,7 @@ RESTORED_IDS_KEPT_MS: Final = 3_600_000
 
 
 class Progress(Enum):
-    """How a source remembers what it has read."""
+    """How a source records its progress."""
 
     ACKNOWLEDGE = "acknowledges at checkpoints"
     AT_ONCE = "acknowledges at once"
@@ -65,12 +65,12 @@ class Progress(Enum):
 
 
 class Delivery(NamedTuple):
-    """A message as it was delivered.
+    """A delivered message.
 
     Attributes:
-        message: what the source's `MessageReading` reads.
-        tag: what the subscription acknowledges it by; None if there is nothing to acknowledge.
-        mark: its id, or its position; None if it has none.
+        message: the input of the source's `MessageReading`.
+        tag: the acknowledgement handle of the subscription; None if there is nothing to acknowledge.
+        mark: the message's id or position; None without either.
     """
 
     message: Any
@@ -100,7 +100,7 @@ class MessageReading(ABC):
 
     @abstractmethod
     def read(self, messages: Sequence[Any], context: connector.SourceReaderContext) -> Batch | None:
-        """Return the records of messages; None if there are none."""
+        """Return the records of messages; None without records."""
 
 
 class SchemaReading(MessageReading):
@@ -222,7 +222,7 @@ class Subscription(ABC):
         return self._closing.is_set()
 
     def take(self, count: int) -> list[Delivery]:
-        """Return up to so many messages."""
+        """Return up to `count` messages."""
         inbox = self.inbox
         return [inbox.popleft() for _ in range(min(count, len(inbox)))]
 
@@ -253,8 +253,8 @@ class SubscriptionSource(connector.Source[Any, SubscriptionSplit]):
     """The base of sources with subscriptions.
 
     Attributes:
-        progress: how the source remembers what it has read.
-        drops_repeated: whether messages have ids, by which those that come again are dropped.
+        progress: how the source records its progress.
+        drops_repeated: whether messages have ids, so that redelivered messages are dropped.
         reading: turns messages into records.
     """
 
@@ -274,7 +274,7 @@ class SubscriptionSource(connector.Source[Any, SubscriptionSplit]):
             self.replayable = False
 
     def check_execution_mode(self, mode: str, is_local: bool) -> None:
-        """Refuse MICRO_BATCH for a source that acknowledges: each epoch would connect anew, and repeat messages."""
+        """Refuse MICRO_BATCH for a source that acknowledges: each epoch would reconnect and repeat messages."""
         if mode == "MICRO_BATCH" and self.progress is not Progress.POSITION:
             raise ConfigurationError(
                 f"{type(self).__name__} acknowledges messages at checkpoints, and MICRO_BATCH opens its connections "
@@ -325,7 +325,7 @@ class _SubscriptionEnumerator(connector.SplitEnumerator[SubscriptionSplit]):
         self._returned += splits
 
     def snapshot_state(self, checkpoint_id: int) -> tuple[int, list[SubscriptionSplit]]:
-        """Return the number of splits, and those that were not assigned."""
+        """Return the number of splits, and the splits that were not assigned."""
         return self._next, list(self._returned)
 
 
@@ -351,7 +351,7 @@ class SubscriptionReader(connector.SourceReader[Any, SubscriptionSplit]):
         self._splits: dict[int, SubscriptionSplit] = {}
         self._subscriptions: dict[int, Subscription] = {}
         self._turns: deque[int] = deque()
-        #: messages since the last checkpoint, and those of checkpoints that have not completed
+        #: messages since the last checkpoint, and messages of pending checkpoints
         self._current = _Unacknowledged()
         self._pending: dict[int, _Unacknowledged] = {}
         #: the ids of messages that may come again, and until when (ms) they are kept; None while unacknowledged
@@ -423,7 +423,7 @@ class SubscriptionReader(connector.SourceReader[Any, SubscriptionSplit]):
         return subscription
 
     def _handle_failure(self, number: int, subscription: Subscription) -> None:
-        """Open the connection again at the position; fail if there is none."""
+        """Reconnect at the position; fail without a position."""
         error = subscription.error
         assert error is not None
         if self._source.progress is Progress.POSITION and subscription.is_passing(error) and self._failures == 0:

@@ -2,8 +2,8 @@
 
 **Guarantee.** A message cannot be read again, so the answer to its sender carries the guarantee. With
 `acknowledge="checkpoint"` the answer 200 comes when a checkpoint that has the message is complete. Until then a failure
-closes the connection or answers 503, and the sender, who has no 200, sends the message again: at least once. With
-`acknowledge="receipt"` the answer 202 comes at once, and a failure loses what it has not processed: at most once. The
+closes the connection or answers 503; the sender, who has no 200, sends the message again: at least once. With
+`acknowledge="receipt"` the answer 202 comes at once, and a failure loses unprocessed messages: at most once. The
 job says so when it starts.
 
 **Messages.** A request in mode `single` has one message, in mode `lines` one a line, in mode `batch` a JSON array of
@@ -158,7 +158,7 @@ def _is_loopback(address: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class WebhookSplit:
-    """Nothing: what was sent cannot be read again."""
+    """An empty split: messages cannot be read again."""
 
 
 class WebhookSource(connector.Source[T, WebhookSplit]):
@@ -180,7 +180,7 @@ class WebhookSource(connector.Source[T, WebhookSplit]):
         self.settings = settings
         self.decode: Decode = deserializer.deserialize_batch
         self.skips_bad = deserializer.on_error == "skip"
-        #: senders repeat what is not acknowledged; what is acknowledged at receipt, nobody repeats
+        #: senders repeat unacknowledged messages, but not messages that were acknowledged at receipt
         self.replayable = settings.acknowledge == "checkpoint"
 
     @property
@@ -193,7 +193,7 @@ class WebhookSource(connector.Source[T, WebhookSplit]):
         return len(self.settings.port_numbers)
 
     def configure(self, configuration: Configuration) -> None:
-        """Refuse a job without checkpoints, in which senders would wait for one in vain."""
+        """Refuse a job without checkpoints: its senders would wait in vain."""
         if self.settings.acknowledge == "checkpoint" and configuration.read(options.CHECKPOINTING_INTERVAL_MS) is None:
             raise ConfigurationError(
                 "a webhook answers its senders when a checkpoint has their messages, and this job has none: set "
@@ -201,7 +201,7 @@ class WebhookSource(connector.Source[T, WebhookSplit]):
             )
 
     def check_execution_mode(self, mode: str, is_local: bool) -> None:
-        """Refuse MICRO_BATCH, in which readers live for an epoch only."""
+        """Refuse MICRO_BATCH: its readers live for one epoch only."""
         if mode == "MICRO_BATCH":
             raise ConfigurationError(
                 "a webhook does not run in MICRO_BATCH: its server would stop after each epoch. Set "
@@ -334,10 +334,10 @@ class _WebhookReader(connector.SourceReader[Any, WebhookSplit]):
         self._emitted = left
 
     def add_splits(self, splits: Sequence[WebhookSplit]) -> None:
-        """Do nothing: there are none."""
+        """Do nothing: this source has no splits."""
 
     def no_more_splits(self) -> None:
-        """Do nothing: there are none."""
+        """Do nothing: this source has no splits."""
 
     def close(self) -> None:
         """Answer the senders that wait 503, and stop the server."""
@@ -569,4 +569,4 @@ def split_messages(body: bytes, mode: str) -> list[bytes]:
     try:
         return [bytes(part) for part in msgspec.json.decode(body, type=list[msgspec.Raw])]
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise FormatError(f"the request is no JSON array of messages: {error}") from error
+        raise FormatError(f"the request is not a JSON array of messages: {error}") from error

@@ -202,7 +202,7 @@ def test_malformed_messages_are_answered_400_and_none_of_the_request_is_accepted
     with reading(Words().skip_malformed(), mode="lines", acknowledge="receipt") as (reader, port):
         assert post(port, b"tea\nbad\nrum")[0] == 202
         assert poll(reader, 2) == ["tea", "rum"]
-    with pytest.raises(FormatError, match="no JSON array"):
+    with pytest.raises(FormatError, match="not a JSON array"):
         split_messages(b'{"a": 1}', "batch")
 
 

@@ -1,4 +1,4 @@
-"""What an asynchronous sink has to send: `RequestBuffer` says which entries go into the next request, and when.
+"""The send queue of an asynchronous sink: `RequestBuffer` decides which entries go into the next request, and when.
 
 A buffer has no clock, no thread and no connection: callers pass the time, and report how each request ended.
 
@@ -9,7 +9,7 @@ entries of a request in order, a request has as many of a key as fit, and only o
 supersedes an earlier one, such as a whole row, it takes the place of one that still waits.
 
 **Congestion.** The number of entries in flight is limited by additive increase and multiplicative decrease, as Flink's
-`AIMDScalingStrategy` does: a request that is accepted raises the limit, one of which parts are sent again lowers it.
+`AIMDScalingStrategy` does: an accepted request raises the limit, and a request with entries to resend lowers it.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Entry(msgspec.Struct, eq=False, gc=False):
     """An entry of a request.
 
     Attributes:
-        value: what the client sends.
+        value: the entry in the client's form.
         size: its size in bytes.
         key: the ordering key; None for an entry whose order does not matter.
         since_ms: when it was added.
@@ -174,7 +174,7 @@ class RequestBuffer:
         keys: Sequence[Hashable | None] | None,
         now_ms: float,
     ) -> None:
-        """Add entries behind the others, or in the places of those that they supersede.
+        """Append entries, or replace those that they supersede.
 
         Args:
             values: what the client sends.
@@ -250,7 +250,7 @@ class RequestBuffer:
     def _take_again(self, now_ms: float, room: int, entries: list[Entry], held: set[Hashable]) -> int:
         """Take entries that are sent again, as far as their delays are over; return their size.
 
-        `held` becomes the keys of which later entries must wait.
+        `held` receives the keys whose later entries must wait.
         """
         kept, size = [], 0
         for entry in self._again:
@@ -350,7 +350,7 @@ class RequestBuffer:
     def extend_again(self, entries: Sequence[Entry], again: Iterable[int]) -> list[int]:
         """Return the positions of the entries of a request to send again: those given, and what must follow them.
 
-        An entry that came behind another of its key must not precede it, so it is sent again with it.
+        An entry must not precede an earlier entry of its key, so it is sent again with it.
         """
         chosen = set(again)
         if not self._keeps_order or not chosen:
@@ -380,7 +380,7 @@ class RequestBuffer:
 
         Args:
             entries: all entries of the request.
-            again: those of them that were not accepted, and are to be sent again.
+            again: the entries that were not accepted, to be sent again.
             now_ms: the time.
             delay_ms: the least delay until they are sent again, for example because the service asked for it.
             spread: what delays are multiplied by, so that the subtasks of a sink do not all come back at once.

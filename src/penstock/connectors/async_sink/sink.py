@@ -1,9 +1,9 @@
 """`AsyncSinkBase`: the base of sinks that send batches of requests to a service, several at a time.
 
 A sink derives from it, converts each record to the entry of a request, and has a `RequestClient` that sends entries.
-The base batches by count, bytes and time, limits what is in flight, sends parts again after delays, and slows down when
-the service refuses (`request_buffer`). A checkpoint waits until the service has accepted all earlier entries: at least
-once. After a failure entries arrive again, so a service that overwrites by key has each of them once in effect.
+The base batches by count, bytes and time, limits requests in flight, sends parts again after delays, and slows down
+when the service refuses (`request_buffer`). A checkpoint waits until the service has accepted all earlier entries: at
+least once. After a failure entries arrive again, so for a service that overwrites by key the effect is exactly once.
 
 A thread with an event loop sends the requests of a writer. Clients may have plain methods, which run in further
 threads, or coroutines, which run on the loop. The task's own thread only adds entries; it waits when the buffer is full
@@ -50,7 +50,7 @@ class RequestError(OperationError):
 
 @dataclass(frozen=True, slots=True)
 class RequestResult:
-    """What became of the entries of a request. The others are accepted.
+    """The result of a request. Entries that it does not list are accepted.
 
     Attributes:
         again: the positions of entries to send again.
@@ -97,7 +97,7 @@ class RequestClient(ABC, Generic[EntryT]):
         return isinstance(error, ConnectionError | TimeoutError)
 
     def take_counts(self) -> Mapping[str, int]:
-        """Return what the client has counted since the last call, for the sink's metrics. By default nothing.
+        """Return the client's counts since the last call, for the sink's metrics. By default empty.
 
         Called by the task's thread.
         """
@@ -134,7 +134,7 @@ class AsyncSinkBase(Sink[T], Generic[T, EntryT]):
     """
 
     #: Whether the service executes the entries of a request in order. A request then has any number of entries with the
-    #: same ordering key; if one is sent again, so are those behind it.
+    #: same ordering key; if one is sent again, so are the later ones.
     keeps_order_in_request: ClassVar[bool] = False
 
     def __init__(self, settings: AsyncSinkSettings | None = None) -> None:
@@ -265,7 +265,7 @@ class AsyncSinkWriter(SinkWriter[T, Any]):
 
 
 class _Sender:
-    """The thread that sends requests, and what it shares with the task's thread, under one lock."""
+    """The thread that sends requests, and the state that it shares with the task's thread, under one lock."""
 
     def __init__(self, sink: AsyncSinkBase[Any, Any], client: RequestClient[Any], name: str) -> None:
         self._sink, self._client, self._name = sink, client, name
@@ -323,7 +323,7 @@ class _Sender:
             self._raise()
 
     def take_counts(self) -> dict[str, int]:
-        """Return what was counted since the last call."""
+        """Return the counts since the last call."""
         with self._changed:
             counts, self._counts = self._counts, dict.fromkeys(self._counts, 0)
         return counts | dict(self._client.take_counts())

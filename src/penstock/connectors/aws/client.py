@@ -93,8 +93,8 @@ class AwsSettings:
     """Where a service is, and as whom it is used. Secrets are left out of the printed form.
 
     Attributes:
-        properties: Flink's properties; those of a table (`aws.credentials.basic.secretkey`) and those of its data
-            streams (`aws.credentials.provider.basic.secretkey`) mean the same.
+        properties: Flink's properties, in the form of tables (`aws.credentials.basic.secretkey`) or of data streams
+            (`aws.credentials.provider.basic.secretkey`), which mean the same.
 
     Raises:
         ConfigurationError: for an unknown property, a provider that misses a property, or another value.

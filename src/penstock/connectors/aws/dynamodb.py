@@ -2,7 +2,7 @@
 
 **Writing** is at least once: BatchWriteItem puts whole items and removes them by key, so sending a request again
 changes nothing. Items that the service leaves unprocessed are sent again. A request must not name a key twice, so of
-the changes of a key that wait only the last is sent, and those of a key arrive in order within a subtask.
+several waiting changes of a key only the last is sent. The changes of a key arrive in order within a subtask.
 
 **Scanning** reads a table once in segments, side by side; a position is the key of the last item that was read.
 
@@ -32,7 +32,7 @@ from penstock.runtime.records import Batch
 T = TypeVar("T")
 Item = Mapping[str, Any]
 
-#: What a request may have at most, by the rules of the service.
+#: The maximum number of operations in a request, by the rules of the service.
 WRITES_MAX: Final = 25
 READS_MAX: Final = 100
 _DIGITS_MAX: Final = 38
@@ -47,7 +47,7 @@ _READ_DELAY_S: Final = 0.05
 #: How long (ms) a scan waits after the service has throttled it or was away, and for how long it does.
 _RETRY_MS: Final = 500
 _PATIENCE_MS: Final = 60_000
-#: How many segments a scan has for each subtask, so that those with fewer items do not wait for the others.
+#: The number of scan segments for each subtask, so that subtasks with smaller segments need not wait for the others.
 _SEGMENTS_A_READER: Final = 4
 
 
@@ -120,7 +120,7 @@ def measure(attribute: Mapping[str, Any]) -> int:
 
 
 class DynamoDbWriteRequest(NamedTuple):
-    """What happens to an item. Create it by one of the static methods; values are Python's.
+    """A write operation on an item. Create it by one of the static methods; values are Python's.
 
     Attributes:
         item: the typed values of the item, or of its key.
@@ -311,7 +311,7 @@ class DynamoDbSinkBuilder(AwsSinkBuilder[DynamoDbSink[Any]]):
         return self
 
     def set_overwrite_by_partition_keys(self, partition_keys: Sequence[str]) -> DynamoDbSinkBuilder:
-        """Set the key attributes, of which a request has each value once. Default: those of the table."""
+        """Set the key attributes; a request has each key once. Default: the key attributes of the table."""
         self._key = tuple(partition_keys)
         return self
 
@@ -351,7 +351,7 @@ class SegmentSplit:
 
 
 class DynamoDbScanSource(connector.Source[Any, SegmentSplit]):
-    """Reads the items of a table once, each as it is when it is read.
+    """Reads the items of a table once, each in its state at that moment.
 
     Args:
         table_name: the table.

@@ -113,7 +113,7 @@ def compute_hash_key(partition_key: str, explicit: str | None) -> int:
 def split_aggregated(data: bytes) -> list[tuple[str, str | None, bytes]] | None:
     """Return the partition keys, explicit hash keys and data of an aggregated record; None for any other record.
 
-    A record with the magic bytes whose checksum does not match is no aggregated record, as for the Kinesis libraries.
+    A record with the magic bytes but a wrong checksum counts as a plain record, as for the Kinesis libraries.
     """
     if not data.startswith(MAGIC) or len(data) < len(MAGIC) + _MD5_BYTES:
         return None

@@ -7,7 +7,7 @@ checkpoint arrive again.
 **Order.** Several requests are in flight, and refused records are sent later, so records of a partition key may arrive
 in another order, as with Flink's sink.
 
-The names and defaults are those of PyFlink (`pyflink.datastream.connectors.kinesis`).
+The names and defaults match PyFlink (`pyflink.datastream.connectors.kinesis`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MIB: Final = 1024 * 1024
 #: PyFlink's limits of both sinks.
 KINESIS_SETTINGS: Final = AsyncSinkSettings(max_batch_size_in_bytes=5 * _MIB, max_record_size_in_bytes=_MIB)
 FIREHOSE_SETTINGS: Final = AsyncSinkSettings(max_batch_size_in_bytes=4 * _MIB, max_record_size_in_bytes=1_000 * 1024)
-#: What a request may have at most, by the rules of the services: records and bytes.
+#: The limits of a request, by the rules of the services: records and bytes.
 _ENTRIES_MAX: Final = 500
 _KEY_CHARS_MAX: Final = 256
 
@@ -86,7 +86,7 @@ class _Random(PartitionKeyGenerator[Any]):
 
 
 class StreamEntry(NamedTuple):
-    """A record of a request. `partition_key` is None for Firehose."""
+    """A record in a request. `partition_key` is None for Firehose."""
 
     data: bytes
     partition_key: str | None = None
@@ -248,7 +248,7 @@ class KinesisFirehoseSink(AsyncSinkBase[T, StreamEntry], Generic[T]):
 
 
 class AwsSinkBuilder(ABC, Generic[SinkT]):
-    """What the builders of sinks of AWS share: limits, client properties, and the schema of records.
+    """The shared part of the builders of AWS sinks: limits, client properties, and the schema of records.
 
     Args:
         settings: the limits unless others are set.
@@ -314,7 +314,7 @@ class AwsSinkBuilder(ABC, Generic[SinkT]):
         return self
 
     def read_limits(self) -> AsyncSinkSettings:
-        """Return the limits. Raises `ConfigurationError` for those that the service, or the sink, does not allow."""
+        """Return the limits. Raises `ConfigurationError` for limits that the service or the sink does not allow."""
         settings = replace(self._defaults, **self._limits)
         if settings.max_batch_size > self._entries_max:
             raise ConfigurationError(

@@ -1,7 +1,7 @@
 """`KinesisStreamsSource`: reads a stream of Kinesis, exactly once as long as the stream keeps its records.
 
-Which shards there are and who reads them is in `shards`, how they are read in `shard_reader`; this module has the
-requests, the source and its builder. The names are those of Flink's connector (`KinesisStreamsSource`, 5.0 and newer).
+`shards` tracks the shards and assigns them to readers, `shard_reader` reads them; this module has the requests, the
+source and its builder. The names match Flink's connector (`KinesisStreamsSource`, 5.0 and newer).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ARN: Final = re.compile(r"arn:[\w-]+:(\w+):([\w-]*):(\d*):(?:stream|table|delive
 POSITIONS: Final = (shards.LATEST, shards.TRIM_HORIZON, shards.AT_TIMESTAMP)
 JAVA_FORMAT: Final = "yyyy-MM-dd'T'HH:mm:ss.SSSXXX"
 _PAGE: Final = 1_000
-#: How often a listing of shards is asked for before the job fails; the delays are those of the enumerator.
+#: How often a listing of shards is tried before the job fails; the enumerator sets the delays.
 _LISTING_ATTEMPTS: Final = 8
 
 
@@ -269,7 +269,7 @@ class KinesisStreamsSourceBuilder(Generic[T]):
         return self
 
     def set_source_config(self, source_config: Mapping[str, Any]) -> KinesisStreamsSourceBuilder[T]:
-        """Set properties: those of AWS (`aws.…`) and those of the source (`source.…`), as for a table."""
+        """Set properties of AWS (`aws.…`) and of the source (`source.…`), as for a table."""
         self._config = {key: str(value) for key, value in dict(source_config).items()}
         return self
 

@@ -1,6 +1,6 @@
 """`ShardReader` reads shards side by side, each by requests for records; it serves Kinesis and DynamoDB Streams.
 
-Requests run in a few threads, one for a shard at a time and at most one ahead of what the task has taken, so a poll
+Requests run in a few threads, one for a shard at a time and at most one ahead of the records that the task took; a poll
 never waits. The service allows five requests a second for each shard; the reader keeps to that, waits after an answer
 without records, and waits longer and longer when it is throttled nevertheless. While the service is away it tries
 again, for a minute at most.
@@ -99,7 +99,7 @@ class _Reading:
 
     def __init__(self, split: ShardSplit) -> None:
         self.split = split
-        #: where the next request begins: behind the records that wait
+        #: where the next request begins: after the records that wait
         self.ahead = split
         self.iterator: str | None = None
         self.request: Future[Fetched] | None = None
@@ -233,7 +233,7 @@ class ShardReader(connector.SourceReader[Any, ShardSplit | ParentQuestion]):
         reading.is_at_end = fetched.iterator is None
         records = drop_read(reading.ahead, fetched.records)
         wait_ms = self._settings.nonempty_ms if len(fetched.records) else self._settings.empty_ms
-        # An answer without records that is behind is a gap, and the next one may have some.
+        # An empty answer before the end of the shard is a gap, and the next answer may have records.
         reading.due_ms = now_ms + (0 if not len(fetched.records) and fetched.behind_ms else wait_ms)
         if len(records):
             reading.waiting.append(records)
@@ -320,7 +320,7 @@ class ShardReader(connector.SourceReader[Any, ShardSplit | ParentQuestion]):
         self._is_last = True
 
     def snapshot_state(self, checkpoint_id: int) -> list[ShardSplit | ParentQuestion]:
-        """Return the shards with their positions; questions are asked anew."""
+        """Return the shards with their positions; the enumerator repeats its questions."""
         return [reading.split for reading in self._readings.values()]
 
     def pause_or_resume_splits(self, splits_to_pause: Sequence[str], splits_to_resume: Sequence[str]) -> None:

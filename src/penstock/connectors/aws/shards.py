@@ -7,7 +7,7 @@ read to the end, so that the records of a partition key come in order, also acro
 child, it asks: a `ParentQuestion` goes to a reader as if it were a split. The reader answers by requesting a split,
 once it does not have the shard, and the task has taken its last records. It has one question at a time, so the
 enumerator knows which it answers. A reader that never had the parent answers at once. Questions are in no snapshot:
-after a restart the enumerator asks anew, and no reader has a parent whose end was read before.
+after a restart the enumerator asks again, and no reader has a parent whose end was read before.
 
 Shards go to readers by the number in their ids: reader i of n reads the numbers i, i + n, i + 2n and so on.
 """
@@ -88,7 +88,7 @@ class EnumeratorState:
         has_looked: whether shards were listed.
         seen: the shards that were assigned, are pending, or were left out at the start; only those still listed.
         pending: the splits that were not assigned.
-        unfinished: the shards that were assigned, and of which it is not known whether they were read to the end.
+        unfinished: the assigned shards that may not have been read to the end.
     """
 
     has_looked: bool = False
@@ -176,7 +176,7 @@ class ShardEnumerator(connector.SplitEnumerator[ShardSplit | ParentQuestion]):
         if self._start == AT_TIMESTAMP:
             return ShardSplit(shard, AT_TIMESTAMP, self._timestamp_ms)
         if self._start == LATEST and not self._has_looked:
-            # the latest record of now, not that of the moment in which a reader begins, perhaps after a restart
+            # The latest record of now, not of the moment when a reader begins, perhaps after a restart.
             return ShardSplit(shard, AT_TIMESTAMP, now_ms)
         return ShardSplit(shard, TRIM_HORIZON)
 
@@ -229,7 +229,7 @@ class ShardEnumerator(connector.SplitEnumerator[ShardSplit | ParentQuestion]):
         self._pending = [*back, *self._pending]
 
     def snapshot_state(self, checkpoint_id: int) -> EnumeratorState:
-        """Return what was seen, what is pending, and which shards may be unfinished."""
+        """Return the seen shards, the pending shards, and the shards that may be unfinished."""
         return EnumeratorState(self._has_looked, set(self._seen), list(self._pending), set(self._unfinished))
 
     def close(self) -> None:

@@ -32,7 +32,7 @@ from penstock.runtime.records import Batch
 
 T = TypeVar("T")
 
-#: What a request may have at most, by the rules of the service.
+#: The limits of a request, by the rules of the service.
 MESSAGES_MAX: Final = 10
 _KIB: Final = 1024
 #: Flink's limits.
@@ -246,7 +246,7 @@ class SqsSource(connector.Source[T, int], Generic[T]):
         False
     """
 
-    #: A position in a queue cannot be read again; what was not deleted comes again by itself.
+    #: A position in a queue cannot be read again; the service redelivers messages that were not deleted.
     replayable = False
     boundedness = connector.Boundedness.CONTINUOUS_UNBOUNDED
 
@@ -462,7 +462,7 @@ class _QueueReader(connector.SourceReader[Any, int]):
     def close(self) -> None:
         """Return messages that are not deleted, so that others receive them at once; close the connections.
 
-        Messages of a request in flight are among them: nobody else would see them until their time is over.
+        This includes messages of a request in flight: they would stay invisible until their visibility timeout.
         """
         receipts = list(self._received)
         if self._request is not None:

@@ -1,12 +1,12 @@
 """`MongoSource`: reads a collection of MongoDB once; and the addresses of collections.
 
 A collection is cut into ranges of `_id`, which are the splits. A split is read in the order of `_id`, so its position
-is the last `_id` that was read: after a restore no document comes twice. There is no snapshot; a document that is
-inserted, changed or removed meanwhile is read as it is when its turn comes, or is not read. A cursor that the server
+is the `_id` of the last document: after a restore no document comes twice. There is no snapshot; a document that is
+inserted, changed or removed meanwhile is read in its current state, or is not read. A cursor that the server
 has closed, because it was idle for too long, is opened again at the position.
 
-A comparison in a query of MongoDB sees values of one kind only, such as numbers or texts. If a collection has `_id`s of
-several kinds, ranges name the kinds behind their bounds as well (`build_range`).
+A comparison in a query of MongoDB matches values of one type only, such as numbers or strings. If a collection has
+`_id`s of several types, ranges also name the types after their bounds (`build_range`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SOCKET_MS: Final = 60_000
 #: codes of errors that pass: elections, shutdowns, write conflicts, and time limits
 _PASSING: Final = frozenset({6, 7, 24, 50, 89, 91, 112, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436})
 _CURSOR_NOT_FOUND, _COMMAND_NOT_FOUND, _UNAUTHORIZED, _VIEW = 43, 59, 13, 166
-#: the kinds of values, in the order in which they are sorted
+#: the types of values, in their sort order
 _KINDS: Final = ("minKey", "null", "number", "string", "object", "array", "binData", "objectId", "bool", "date",
                  "timestamp", "regex", "maxKey")  # fmt: skip
 
@@ -57,7 +57,7 @@ class MongoAddress:
     """The address of a collection. Its printed form does not include the password.
 
     Attributes:
-        uri: `mongodb://USER:PASSWORD@HOST:PORT/?OPTIONS`, or `mongodb+srv://…`. Its options are those of pymongo, such
+        uri: `mongodb://USER:PASSWORD@HOST:PORT/?OPTIONS`, or `mongodb+srv://…`; the options are pymongo's, such
             as `tls`, `replicaSet`, `w` and `socketTimeoutMS`.
         database: the name of the database.
         collection: the name of the collection.
@@ -165,7 +165,7 @@ class MongoSplit:
     Attributes:
         number: the number of the split.
         lower: its least `_id`; None for no bound.
-        upper: the least `_id` behind it; None for no bound.
+        upper: the exclusive upper bound; None for no bound.
         last_kind: the kind of the collection's greatest `_id`, if it has `_id`s of several kinds; otherwise None.
         after: the last `_id` that was read; None at the beginning.
         count: how many documents were read.
@@ -225,7 +225,7 @@ def build_range(split: MongoSplit) -> dict[str, Any]:
 
 
 def _list_above(packed: bytes, last_kind: int, is_exclusive: bool) -> list[dict[str, Any]]:
-    """Return conditions of which an `_id` meets one if it is greater than another one, or equal to it."""
+    """Return conditions for an `_id` that is greater than another, or equal to it; one of them must hold."""
     value = unpack_id(packed)
     later = list(_KINDS[find_kind(packed) + 1 : last_kind + 1])
     conditions: list[dict[str, Any]] = [{ID: {"$type": later}}] if later else []
@@ -242,7 +242,7 @@ ToBatch = Callable[[Sequence[Mapping[str, Any]]], Batch]
 
 @dataclass(frozen=True, slots=True)
 class MongoScan:
-    """What is read of a collection.
+    """The documents and fields to read from a collection.
 
     Attributes:
         address: the collection.

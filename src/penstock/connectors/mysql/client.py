@@ -182,7 +182,7 @@ class MySqlAddress:
         )
 
     def arguments(self) -> dict[str, Any]:
-        """Return the keyword arguments of `pymysql.connect`: where to connect, as whom, and with which TLS.
+        """Return the keyword arguments of `pymysql.connect`: the server, the user, and TLS.
 
         Raises:
             ConfigurationError: if a file of TLS cannot be read.
@@ -265,10 +265,10 @@ def _read_parameters(parameters: Mapping[str, str]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """What a server is.
+    """The product and the version of a server.
 
     Attributes:
-        dialect: `mysql` or `mariadb`, as the server says.
+        dialect: `mysql` or `mariadb`.
         version: the first three numbers of its version.
         shown: a name for messages, such as `MySQL 9.7.4`.
     """
@@ -284,7 +284,7 @@ class Server:
 
 
 def read_server(connection: Any) -> Server:
-    """Return what the server of a connection is."""
+    """Return the product and the version of a connection's server."""
     (text,) = query(connection, "SELECT VERSION()")[0]
     numbers = tuple(int(part) for part in re.findall(r"\d+", text.partition("-")[0])[:3])
     return Server(MARIADB if "mariadb" in text.lower() else MYSQL, numbers)
@@ -321,7 +321,7 @@ def connect(address: MySqlAddress, **more: Any) -> Any:
             raise UnsupportedError(
                 f"{address.shown} is {server.shown}: connectors need {'.'.join(map(str, oldest))} or newer"
             )
-        # MySQL rounds fractions of a second unless it is told otherwise; MariaDB cuts them off.
+        # By default MySQL rounds fractions of a second, and MariaDB truncates them.
         cuts = ",TIME_TRUNCATE_FRACTIONAL" if server.dialect == MYSQL else ""
         connection.query(
             f"SET SESSION time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION{cuts}', "
@@ -423,7 +423,7 @@ class MySqlLink:
             try:
                 return work(self.get())
             except (errors.MySQLError, OSError) as error:
-                # What is left of a transaction goes with its connection.
+                # Closing the connection rolls its transaction back.
                 self.close()
                 if not is_passing(error):
                     raise OperationError(f"{self.address.shown} refuses: {describe(error)}") from error

@@ -41,11 +41,11 @@ _OCTETS: Final = frozenset(["binary", "varbinary", "tinyblob", "blob", "mediumbl
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """A column of the order in which rows are read.
+    """A column of the read order.
 
     Attributes:
         name: the quoted name, with `t.` before it.
-        expression: what is compared, and selected as the position.
+        expression: the expression that is compared, and selected as the position.
     """
 
     name: str
@@ -195,10 +195,10 @@ class MySqlScanReader(ScanReader):
 
 
 def describe_columns(address: client.MySqlAddress, table: str, names: Sequence[str]) -> tuple[ScannedColumn, ...]:
-    """Return columns of a table as they are scanned; all of them if there are no names.
+    """Return the scanned columns of a table; all columns if `names` is empty.
 
     Raises:
-        MissingPathError: if there is no such table.
+        MissingPathError: if the table does not exist.
         UnknownNameError: if it does not have one of the columns.
     """
     link = client.MySqlLink(address)

@@ -1,6 +1,6 @@
 """Writing into MySQL and MariaDB: upserts and deletes by key, inserts, and statements; at least or exactly once.
 
-`JdbcSink` and the table connector `jdbc` choose these classes by the URL. Buffers and guarantees are those of
+`JdbcSink` and the table connector `jdbc` choose these classes by the URL. Buffers and guarantees are the same as in
 `penstock.connectors.postgres.sink`, which says why a **ledger** records the commits of exactly-once sinks, and not
 prepared transactions. XA has the same flaws here: a prepared transaction survives its client and the server, and keeps
 its locks, so that an upsert of the same key waits for it; and committing one twice is the same error as committing one
@@ -40,7 +40,7 @@ from penstock.connectors.mysql import client, values
 from penstock.connectors.postgres.sink import HeldRows, Statement, Writing
 from penstock.runtime.connector import Committer
 
-#: A statement has about so many bytes, unless a row is longer.
+#: The approximate size of a statement in bytes, unless a row is longer.
 STATEMENT_BYTES: Final = 1 << 20
 #: The keys of one DELETE.
 _DELETES_MAX: Final = 1_000
@@ -88,7 +88,7 @@ class TableWriting:
         """Prepare a connection, outside a transaction.
 
         Raises:
-            MissingPathError: if there is no such table.
+            MissingPathError: if the table does not exist.
             UnknownNameError: if it does not have one of the columns.
             ConfigurationError: if it has no unique index of the key columns.
             UnsupportedError: if it is not transactional, and rows are to be written exactly once.
@@ -117,7 +117,7 @@ class TableWriting:
         self._relation, self._connection = relation, connection
 
     def run(self, connection: Any, columns: Sequence[pa.Array], deleted: Any) -> None:
-        """Write rows, in an open transaction. `deleted`: an array of which rows are deletions."""
+        """Write rows, in an open transaction. `deleted` is a mask of the deletions."""
         assert self._relation is not None
         literals = [values.to_literals(column, name) for column, name in zip(columns, self._target.names, strict=True)]
         with self._naming():
@@ -365,7 +365,7 @@ def parse_statement(sql: str) -> Statement:
     return Statement(sql, "".join(parts), count, None)
 
 
-#: An INSERT of one row of placeholders, with what comes before and behind it.
+#: An INSERT of one row of placeholders, with the text before and after it.
 _PLAIN: Final = re.compile(
     r"(?P<head>\s*(?:INSERT|REPLACE)\b[^%]*?\bVALUES\s*)\(\s*%s(?:\s*,\s*%s)*\s*\)"
     r"(?P<tail>\s*(?:(?:AS|ON\s+DUPLICATE)\s[^%]*)?)",
@@ -423,7 +423,7 @@ def to_literal_rows(rows: Sequence[Sequence[Any]]) -> pa.Array | None:
 
 
 def to_parameter(value: Any) -> Any:
-    """Return a value as PyMySQL takes it: moments are in UTC, and values of NumPy are plain."""
+    """Convert a value for PyMySQL: moments are in UTC, and values of NumPy are plain."""
     if isinstance(value, dt.datetime) and value.tzinfo is not None:
         return value.astimezone(dt.UTC).replace(tzinfo=None)
     if isinstance(value, np.generic):

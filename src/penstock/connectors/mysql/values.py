@@ -1,4 +1,4 @@
-"""Conversion between MySQL's values and Arrow columns. Sessions must be those of `client.connect`.
+"""Conversion between MySQL's values and Arrow columns. Sessions must come from `client.connect`.
 
 **Reading.** The server sends every value as text, or as bytes. `fetch_columns` takes the rows of a query from the
 connection in bulk: PyMySQL makes a Python object of each value, which takes most of the time of a scan. `Reading` says
@@ -20,7 +20,7 @@ how a column is selected and read:
 | more digits before the point than the type has | DECIMAL | unrepresentable |
 | more digits after the point than the type has | DECIMAL | rounded half up, as in Flink |
 | more digits of a second than the type has | TIME, TIMESTAMP | cut off towards the past |
-| bytes that are no UTF-8 | STRING | unrepresentable |
+| bytes that are not valid UTF-8 | STRING | unrepresentable |
 
 An unrepresentable value fails the job, or becomes NULL if the option says so. A column declared as STRING holds each
 value as the server shows it.
@@ -58,7 +58,7 @@ _GEOMETRY: Final = (
     "geomcollection",
     "geometrycollection",
 )
-#: Arrow types of integers: signed and unsigned. Those of 64 bits without a sign are decimals, as in Flink.
+#: Arrow types of integers: signed and unsigned. Unsigned 64-bit integers are decimals, as in Flink.
 _INTEGERS: Final[dict[str, tuple[pa.DataType, pa.DataType]]] = {
     "tinyint": (pa.int8(), pa.int16()),
     "smallint": (pa.int16(), pa.int32()),
@@ -178,14 +178,14 @@ def _convert(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 # --- rows of a query -------------------------------------------------------------------------------------------------
 
 _CHUNK_BYTES: Final = 1 << 18
-#: So many bytes of rows are converted even if there are fewer rows than wanted.
+#: Rows of this size are converted even if there are fewer rows than wanted.
 _BATCH_BYTES: Final = 1 << 22
 _PACKET_MAX: Final = 0xFFFFFF
 _NULL, _BITS_16, _BITS_24, _BITS_64, _ERROR = 251, 252, 253, 254, 255
 
 
 def fetch_columns(connection: Any, sql: str, rows: int) -> Iterator[list[pa.Array]]:
-    """Run a query, and yield its columns as bytes, at most so many rows at a time.
+    """Run a query, and yield its columns as bytes, at most `rows` rows at a time.
 
     The connection can do nothing else until the last row is read; close it to stop earlier.
 
@@ -282,7 +282,7 @@ def _check_end(packet: bytes) -> None:
 
 
 def split_rows(data: bytes, starts: Sequence[int], count: int) -> list[pa.Array]:
-    """Return the columns of rows as bytes: each value of a row is its length, and so many bytes."""
+    """Return the columns of rows as bytes: each value of a row is its length, followed by its bytes."""
     octets = np.frombuffer(data, np.uint8)
     at = np.array(starts, np.int64)
     columns = []

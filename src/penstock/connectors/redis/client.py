@@ -1,7 +1,7 @@
 """Connections to Redis and Valkey: addresses, pipelines of commands, and which errors pass.
 
 The client library is redis-py. Only its connections are used, with version 2 of the protocol: version 3, and the
-library's own conversions, change the shape of replies from release to release. So a reply is what the server sends:
+library's own conversions, change the shape of replies from release to release. So replies have the server's types:
 bytes, integers, None, and lists of these.
 """
 
@@ -90,7 +90,7 @@ class RedisConnections:
         return self.execute_packed([pack_command(command) for command in sent], len(sent))
 
     def execute_packed(self, packed: Sequence[bytes], count: int) -> list[Any]:
-        """Do the same with packed commands, of which there are so many."""
+        """Do the same with packed commands; `count` is their number."""
         connection = self._pool.get_connection()
         try:
             connection.send_packed_command([b"".join(packed)])
@@ -145,7 +145,7 @@ def is_passing_reply(error: Exception) -> bool:
 
 
 def pack_command(command: Command) -> bytes:
-    """Return a command as it is sent. Faster than the library, which makes pieces for its connection.
+    """Return a command in wire form. Faster than the library, which makes pieces for its connection.
 
     Raises:
         WrongTypeError: for an argument that is neither text nor bytes nor a number.

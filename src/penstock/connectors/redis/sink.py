@@ -1,9 +1,8 @@
 """`RedisSink`: writes commands to Redis or Valkey, by pipelines.
 
-At least once. After a failure commands are sent again, from the last checkpoint on. Commands that say what a key, a
-field or a member is (SET, HSET, SADD, ZADD, DEL) have the same effect however often they are sent: when the job has
-caught up, the server holds each value once. RPUSH, LPUSH, XADD and PUBLISH add something each time, so their entries
-may repeat.
+At least once. After a failure commands are sent again, from the last checkpoint on. Commands that set a key, a field or
+a member (SET, HSET, SADD, ZADD, DEL) are idempotent: when the job has caught up, the server holds each value once.
+RPUSH, LPUSH, XADD and PUBLISH add something each time, so their entries may repeat.
 
 **Order.** A pipeline is executed in order, and only one pipeline with commands for a key is in flight (see
 `keeps_order_in_request`), so the commands of a key arrive in order within a subtask. Commands of one entry, such as
@@ -148,7 +147,7 @@ def _check_ttl(ttl_ms: int | None) -> None:
 
 
 class PackedCommand(NamedTuple):
-    """A command as it is sent.
+    """A command in wire form.
 
     Attributes:
         data: the bytes.
@@ -225,7 +224,7 @@ class _PipelineClient(RequestClient[PackedCommand]):
         self._connections = RedisConnections(address, user)
 
     def submit_request_entries(self, entries: Sequence[PackedCommand]) -> RequestResult:
-        """Send entries; those that the server cannot take at present are to be sent again."""
+        """Send entries; entries that the server cannot accept at present are sent again."""
         count = sum(entry.replies for entry in entries)
         replies = self._connections.execute_packed([entry.data for entry in entries], count)
         again: list[int] = []

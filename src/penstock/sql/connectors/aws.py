@@ -1,4 +1,4 @@
-"""What the table connectors of AWS share: their options, and a sink that makes messages of rows.
+"""The shared part of the AWS table connectors: their options, and a sink that encodes rows as messages.
 
 `read_aws` returns where a service is, `read_limits` the limits of a sink. `MessagesSink` encodes rows by a format and
 hands them to an asynchronous sink of messages.
@@ -108,7 +108,7 @@ def read_aws(options: TableOptions) -> AwsSettings:
 
 
 def read_limits(options: TableOptions, defaults: AsyncSinkSettings, entries_max: int) -> AsyncSinkSettings:
-    """Return the limits of a sink. Raises `ValidationError` for those that the sink or the service does not allow."""
+    """Return the limits of a sink. Raises `ValidationError` for limits that the sink or the service does not allow."""
     batch, size = batch_option(defaults.max_batch_size), size_option(defaults.max_batch_size_in_bytes)
     if options.read(batch) > entries_max:
         raise options.wrong(batch.key(), f"the service takes at most {entries_max} rows in a request")
@@ -127,7 +127,7 @@ def read_limits(options: TableOptions, defaults: AsyncSinkSettings, entries_max:
         raise ValidationError(f"Invalid options of table {options.title}: {error}") from error
 
 
-#: Makes entries of rows: of their columns, and of their row kinds, which are None for inserts.
+#: Makes entries of rows, from their columns and their row kinds (None for inserts).
 EntriesOf = Callable[[pa.RecordBatch, bytes | None], Sequence[Any]]
 
 

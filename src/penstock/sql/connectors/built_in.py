@@ -35,7 +35,7 @@ CONNECTORS: Final = {
     "sqlite-vec": "sqlite_vec:SqliteVecConnector",
     "vector-function": "spark:VectorFunctionConnector",
 }
-#: those that are created with the formats
+#: connectors that are created with the formats
 CONNECTORS_WITH_FORMATS: Final = {
     "elasticsearch-7": "opensearch:Elasticsearch7Connector",
     "filesystem": "filesystem.connector:FilesystemConnector",

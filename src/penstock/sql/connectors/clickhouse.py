@@ -57,7 +57,7 @@ class Versions:
         self._last = 0
 
     def take(self, count: int) -> Any:
-        """Return so many numbers, in ascending order, above all earlier ones."""
+        """Return `count` numbers, in ascending order, above all earlier ones."""
         first = max(self._last + 1, self._now_ns() // _NS_PER_US)
         self._last = first + count - 1
         return np.arange(first, first + count, dtype=np.uint64)
@@ -69,7 +69,7 @@ class Changes:
     Args:
         title: the table, for errors.
         schema: the columns.
-        version: the column to fill with versions; None if there is none, or rows have it.
+        version: the column to fill with versions; None without one, or if the rows contain it.
         deleted: the column that says whether a row is deleted.
     """
 

@@ -2,7 +2,7 @@
 
 A sink writes each row exactly once, in one table version per checkpoint; with a primary key it merges changes.
 
-The options have the same names as in Flink's connector, if it has them. `FilterPruning` selects the files that a query
+The options have the names of Flink's connector where it has them. `FilterPruning` selects the files that a query
 may skip, by the column statistics in the log. `DeltaScan` has the abilities of a scan, and `TableDeltaSink` writes the
 rows or changes of a query.
 """
@@ -140,11 +140,11 @@ OPTIONAL: Final[tuple[ConfigOption[Any], ...]] = (
 STORAGE: Final = "storage."
 #: the prefix of properties for a new table
 PROPERTIES: Final = "delta."
-#: The option by which a catalog hands over a table that the commit creates.
+#: The option in which a catalog passes a table that the commit creates.
 NEW_TABLE: Final = "sink.new-table"
 #: The option that pins the version of a statement that changes rows.
 ROW_CHANGES: Final = "sink.row-changes"
-#: The option by which a catalog asks for a table about the table, and the names of these tables.
+#: The option in which a catalog asks for a metadata table, and the names of these tables.
 METADATA_TABLE: Final = "metadata-table"
 METADATA_TABLES: Final = ("history", "files")
 _EPOCH: Final = datetime.date(1970, 1, 1)

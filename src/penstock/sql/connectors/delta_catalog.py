@@ -6,9 +6,9 @@
 So whatever Spark, delta-rs or another program puts there is in the catalog, and a table that is made here is theirs.
 The connector `delta` reads and writes the tables. In an object store a database without tables exists by its document.
 
-A primary key is kept in the metadata of its columns, which other programs leave alone: Delta Lake has no keys. What
-Delta Lake cannot keep (watermarks, computed columns, views, functions) is refused: a TEMPORARY table LIKE the one of
-the catalog adds it. So is what delta-rs cannot change: it drops and renames no columns, and widens no types.
+A primary key is kept in the metadata of its columns, which other programs leave alone: Delta Lake has no keys.
+Features that Delta Lake lacks (watermarks, computed columns, views, functions) are refused; a TEMPORARY table LIKE the
+catalog's table adds them. So are changes that delta-rs lacks: it cannot drop or rename columns, or widen types.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _COMMENT: Final = "comment"
 _ATTEMPTS: Final = 30
 _NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 #: what another version of a table allows that delta-rs does not do
-_REBUILD: Final = "alter it with Spark, or make the table anew with CREATE OR REPLACE TABLE … AS"
+_REBUILD: Final = "alter it with Spark, or replace the table with CREATE OR REPLACE TABLE … AS"
 
 
 # --- types of columns -------------------------------------------------------------------------------------------------
@@ -258,7 +258,7 @@ class DeltaCatalog(LakeCatalog):
         self._write_document(name, new_database)
 
     def drop_database(self, name: str, ignore_if_exists: bool = False, cascade: bool = False) -> None:
-        """See `Catalog`. Files that are no table stay, and with them the folder."""
+        """See `Catalog`. Files outside of tables stay, and with them the folder."""
         if ignore_if_exists and not self.database_exists(name):
             return
         inside = self.list_tables(name)
@@ -485,10 +485,10 @@ class DeltaCatalog(LakeCatalog):
         folder = self._folder(table_path)
         if self._place.is_local:
             gone = f"{self._place.path}/{table_path.database_name}/.{uuid.uuid4()}"
-            os.rename(f"{self._place.path}/{folder}", gone)  # from now on nobody finds it
+            os.rename(f"{self._place.path}/{folder}", gone)  # from now on the table is invisible
             shutil.rmtree(gone)
             return
-        self._files.delete_dir_contents(f"{folder}/{_LOG}", missing_dir_ok=True)  # from now on it is no table
+        self._files.delete_dir_contents(f"{folder}/{_LOG}", missing_dir_ok=True)  # no longer a table
         self._files.delete_dir_contents(folder, missing_dir_ok=True)
 
     def rename_table(self, table_path: ObjectPath, new_table_name: str, ignore_if_not_exists: bool = False) -> None:

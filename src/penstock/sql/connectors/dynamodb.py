@@ -91,7 +91,7 @@ def build_typed(value: Any, kind: DataType) -> dict[str, Any]:
 
 
 def read_typed(attribute: Mapping[str, Any]) -> Any:
-    """Return a typed value for a document of JSON, with the digits of numbers as they are."""
+    """Return a typed value for a document of JSON; numbers keep their digits."""
     ((kind, value),) = attribute.items()
     if kind == "N":
         return msgspec.Raw(value.encode())

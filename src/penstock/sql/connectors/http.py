@@ -1,15 +1,15 @@
 """`http` and `rest-lookup`: look-ups at an HTTP service, with the options of Flink's HTTP connector.
 
-**A request** is made of the key columns. Those that `http.request.url-map` names go into the path. Those of
-`http.request.query-param-fields` go into the query, and `http.request.body-template` has the others. If none of these
-two is given, all columns that are not in the path go into the query (GET) or into a JSON object (other methods). Values
-have their form in the format `json`.
+**A request** is made of the key columns. `http.request.url-map` names the columns of the path,
+`http.request.query-param-fields` the columns of the query; `http.request.body-template` has the others. If neither of
+the last two is given, all columns outside of the path go into the query (GET) or into a JSON object (other methods).
+Values have their form in the format `json`.
 
 **An answer** is decoded by `format`. Key columns that it lacks have the values of the key. The keys of a batch are
 asked at the same time, up to `http.source.lookup.request.thread-pool.size`; equal requests of a batch are sent once.
 
 **Failures.** Requests that fail for now are repeated, `lookup.max-retries` times. Others fail the job, or are joined as
-a row that tells the error in metadata columns (`http.source.lookup.continue-on-error`).
+a row with the error in metadata columns (`http.source.lookup.continue-on-error`).
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _show(value: msgspec.Raw) -> str:
 
 
 class Answer(NamedTuple):
-    """What became of a request: messages of rows, and what metadata columns tell."""
+    """The answer to a request: messages of rows, and the values of metadata columns."""
 
     messages: list[bytes]
     status: int | None
@@ -142,12 +142,12 @@ class LookupTable:
         key: the positions of the key columns, in the order of keys.
         metadata: the keys of metadata columns, by position.
         success: the statuses of answers with rows.
-        ignored: those of answers without rows.
-        retried: those after which a request is repeated.
+        ignored: the statuses of answers without rows.
+        retried: the statuses after which a request is repeated.
         retry: when it is repeated.
         continues: whether failed requests give rows with the error in metadata columns.
         is_array: whether an answer is a JSON array of rows.
-        skips_bad: whether answers that are no rows are left out.
+        skips_bad: whether answers that are not valid rows are left out.
         at_once: how many requests are in flight.
     """
 
@@ -464,7 +464,7 @@ _LOOKUP: Final = "source.lookup"
 
 
 class HttpConnector(TableConnector):
-    """Reads options that begin with `gid.connector.http.` as those that begin with `http.`."""
+    """Treats options that begin with `gid.connector.http.` like options that begin with `http.`."""
 
     def __init__(self, formats: Formats) -> None:
         self._formats = formats
@@ -524,11 +524,11 @@ class HttpLookupConnector(HttpConnector):
     )
 
     def readable_metadata(self, options: TableOptions) -> Mapping[str, DataType]:
-        """Return what is known of the request."""
+        """Return the metadata of the request."""
         return METADATA
 
     def reader(self, scan: Scan, options: TableOptions) -> TableReader:
-        """Return a reader that only says that the table has no rows but those of keys: plans of joins ask for it."""
+        """Return a reader for the planner of joins: it states that the table can only be read by key."""
         return TableReader(_KeysOnly(options.title), key=scan.key)
 
     def writer(self, write: Write, options: TableOptions) -> TableWriter:

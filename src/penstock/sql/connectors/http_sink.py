@@ -1,7 +1,7 @@
 """`http-async-sink` and `http-sink` send rows to a URL; `http-webhook` reads what other systems send by POST.
 
-The options of the sink are those of Flink's HTTP connector. What a request contains, and what follows from its answer,
-is in `penstock.connectors.http`; the guarantees of the webhook are in `penstock.connectors.webhook`.
+The sink has the options of Flink's HTTP connector. `penstock.connectors.http` defines the requests and the handling of
+answers; `penstock.connectors.webhook` defines the guarantees of the webhook.
 """
 
 from __future__ import annotations
@@ -92,9 +92,9 @@ class HttpTableSink(http.HttpSink[Any]):
         settings: the limits of requests.
         options: how requests are sent.
         method: the method of requests.
-        delete_method: the method of requests with deleted rows; None if messages have changes, or rows only come.
+        delete_method: the method of requests with deleted rows; None for a changelog format or an append-only table.
         schema: the columns.
-        key: the positions of the primary key columns, by which rows are in order.
+        key: the positions of the primary key columns, which order the rows.
         encoder: makes messages of rows.
         has_changes: whether messages have changes.
     """

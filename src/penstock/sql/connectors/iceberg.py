@@ -166,11 +166,11 @@ _OF_CATALOG: Final = re.compile(
 #: Options that become properties of a new table.
 _OF_TABLE: Final = re.compile(r"write\.(?!upsert\.enabled).+|commit\..+|history\..+|format-version|gc\.enabled")
 _BEHIND: Final = "catalog."
-#: The option by which a catalog hands over a table that the first commit creates.
+#: The option in which a catalog passes a table that the first commit creates.
 NEW_TABLE: Final = "sink.new-table"
 #: The option that pins the snapshot of a statement that changes rows; empty for a table without one.
 ROW_CHANGES: Final = "sink.row-changes"
-#: The option by which a catalog asks for a table about the table, and the names of these tables.
+#: The option in which a catalog asks for a metadata table, and the names of these tables.
 METADATA_TABLE: Final = "metadata-table"
 METADATA_TABLES: Final = (
     *("snapshots", "history", "files", "data_files", "delete_files", "all_files", "all_data_files", "partitions"),

@@ -1,8 +1,8 @@
 """`IcebergCatalog`: the databases and tables of an Iceberg catalog, which Spark, Flink and pyiceberg see too.
 
 A database is a namespace. Its tables are read and written by the connector `iceberg`, which gets the options that reach
-the catalog; no statement shows these. What Iceberg cannot keep (watermarks, computed columns, views, functions) is
-refused: a TEMPORARY table LIKE the one of the catalog adds it.
+the catalog; no statement shows these. Features that Iceberg lacks (watermarks, computed columns, views, functions) are
+refused; a TEMPORARY table LIKE the catalog's table adds them.
 
 A change is one transaction of Iceberg. If another writer comes first, it is made again on top.
 """
@@ -252,7 +252,7 @@ class IcebergCatalog(LakeCatalog):
             if number.lstrip("-").isdecimal():
                 find = loaded.snapshot_by_id if snapshot_id is not None else loaded.snapshot_as_of_timestamp
                 snapshot = find(int(number))
-        # The connector tells what it does not find.
+        # The connector reports a missing snapshot.
         return table if snapshot is None else self._at_snapshot(table_path, loaded, snapshot)
 
     def find_version(self, table_path: ObjectPath, version: str) -> Mapping[str, str]:
@@ -623,7 +623,7 @@ _OWN: Final = (
 
 
 def iceberg_catalog(name: str, options: dict[str, str]) -> IcebergCatalog:
-    """Return a catalog from the options of CREATE CATALOG, which are those of Iceberg's connector for Flink.
+    """Return a catalog from the options of CREATE CATALOG, which match Iceberg's connector for Flink.
 
     Raises:
         ValidationError: for missing or wrong options.
@@ -688,7 +688,7 @@ def _kind(name: str, options: Mapping[str, str]) -> str | None:
 
 
 def _database_uri(name: str, options: Mapping[str, str]) -> str:
-    """Return the URI of the database as SQLAlchemy takes it, from that or from JDBC's."""
+    """Return the URI of the database for SQLAlchemy, from a URI or a JDBC URL."""
     from urllib.parse import quote
 
     uri = options.get("uri", "")

@@ -1,4 +1,4 @@
-"""Columns, partitions and properties of Iceberg's tables, as SQL has them, and changes of these by ALTER TABLE.
+"""Columns, partitions and properties of Iceberg's tables in SQL's terms, and their changes by ALTER TABLE.
 
 `to_iceberg_schema` and `from_iceberg_type` translate the types of columns, as Flink's catalog does.
 """
@@ -161,7 +161,7 @@ def _kept_type(column: UnresolvedColumn, is_key: bool) -> types.DataType:
 
 
 def partition_texts(spec: Any, schema: Any) -> list[str]:
-    """Return the partition fields as `sink.partitioning` takes them: `column`, `day(column)`, `bucket(16, column)`."""
+    """Return the partition fields as `sink.partitioning` writes them: `column`, `day(column)`, `bucket(16, column)`."""
     texts = []
     for field in spec.fields:
         name, transform = schema.find_column_name(field.source_id), str(field.transform)
@@ -173,7 +173,7 @@ def partition_texts(spec: Any, schema: Any) -> list[str]:
 
 
 def read_partitioning(path: ObjectPath, table: CatalogBaseTable, options: dict[str, str]) -> list[str]:
-    """Return the partition fields of a table, and remove the option that gives them."""
+    """Return the partition fields of a table, and remove their option."""
     text = options.pop(connector.PARTITIONING.key(), None)
     if text is None:
         return list(table.partition_keys)
@@ -197,7 +197,7 @@ def find_kept_columns(path: ObjectPath, existing: Table, schema: Any) -> set[str
     """Return the columns that a replaced table keeps: those by whose values some of its files are partitioned.
 
     A partition of this kind has the name of its column, so Iceberg lets no other column take the name. Raises
-    `UnsupportedError` for a column of another type, or if there would be no new column, by which a commit is known.
+    `UnsupportedError` for a column of another type, or if there would be no new column to identify a commit.
     """
     fields = [field for spec in existing.specs().values() for field in spec.fields]
     names = {field.name for field in fields if str(field.transform) in ("identity", "void")}
@@ -272,7 +272,7 @@ def _set_key(transaction: Transaction, columns: Sequence[str]) -> None:
     if optional:
         raise ValidationError(
             f"column '{optional[0]}' may be NULL, and Iceberg takes only NOT NULL columns into a key: make the table "
-            "anew with CREATE OR REPLACE TABLE … AS"
+            "again with CREATE OR REPLACE TABLE … AS"
         )
     with transaction.update_schema() as update:
         update.set_identifier_fields(*columns)
@@ -313,13 +313,13 @@ def _modify(update: Any, schema: Any, name: str, column: Any) -> None:
         if not field.field_type.is_primitive:
             raise UnsupportedError(
                 f"column '{name}' is {from_iceberg_type(field.field_type)}, and its inner fields are not changed here: "
-                "change them with Spark, or make the table anew with CREATE OR REPLACE TABLE … AS"
+                "change them with Spark, or replace the table with CREATE OR REPLACE TABLE … AS"
             )
         update.update_column((name,), kind)
     if column.type.is_nullable and field.required and field.field_id not in schema.identifier_field_ids:
         update.make_column_optional((name,))
     elif not column.type.is_nullable and not field.required:
         raise ValidationError(
-            f"column '{name}' may have NULLs already, so Iceberg does not make it NOT NULL: make the table anew with "
+            f"column '{name}' may have NULLs already, so Iceberg does not make it NOT NULL: replace the table with "
             "CREATE OR REPLACE TABLE … AS"
         )

@@ -26,7 +26,7 @@ from penstock.sql.parser.statements import AlterAction
 #: the value of the option `type`
 TYPE: Final = "jdbc"
 _PUBLIC: Final = "public"
-#: databases and schemas that belong to the server, as Flink's catalog has them
+#: databases and schemas that belong to the server, as in Flink's catalog
 _TEMPLATES: Final = ("template0", "template1", "rdsadmin")
 _SCHEMAS: Final = ("pg_toast", "pg_temp_1", "pg_toast_temp_1", "pg_catalog", "information_schema")
 _REQUIRED: Final = ("base-url", "default-database", "username", "password")
@@ -63,7 +63,7 @@ _DIGITS: Final = (types.PRECISION_MAX, 18)
 
 
 def from_server_type(name: str, modifier: int) -> types.DataType | None:
-    """Return the type of a column of the server, as Flink's catalog has it; None for a type without a counterpart.
+    """Return the type of a column of the server, as in Flink's catalog; None for a type without a counterpart.
 
     `modifier`: the server's encoding of lengths and digits; -1 without any.
     """
@@ -191,7 +191,7 @@ class JdbcCatalog(Catalog):
             Schema(tuple(columns), (), key, constraint), shown, connector_options={**shown, **secrets}
         )
 
-    # --- what the server does ----------------------------------------------------------------------------------------
+    # --- requests to the server --------------------------------------------------------------------------------------
 
     def _refuse(self, what: object) -> NoReturn:
         raise UnsupportedError(

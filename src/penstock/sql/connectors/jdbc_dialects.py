@@ -1,11 +1,11 @@
-"""What the connector `jdbc` says in each server's SQL: conditions; and the rows that it writes into MySQL and MariaDB.
+"""The SQL of the connector `jdbc` for each server: conditions, and the rows that it writes into MySQL and MariaDB.
 
 **Conditions.** `to_sql_condition` translates query conditions to the server's SQL. All systems agree on integers,
 decimals, dates and timestamps. They differ in part on strings (CHAR is padded with blanks here, but not in PostgreSQL;
 most collations of MySQL ignore case) and on floats (PostgreSQL sorts NaN above all other numbers). Conditions on these
 are translated only if they exclude no matching row, and the query evaluates them again.
 
-In MySQL and MariaDB, a BOOLEAN is a number, of which all but 0 are true; a FLOAT compares as a DOUBLE of more digits;
+In MySQL and MariaDB, a BOOLEAN is a number, and all but 0 are true; a FLOAT compares as a DOUBLE of more digits;
 and a column may have more digits of a second than its declared type, which cuts them off. So constants of BOOLEAN and
 FLOAT are not compared by the server, and moments with fewer than six digits only by `>=` and `<`, which cutting off
 does not change.

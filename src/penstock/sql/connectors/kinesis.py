@@ -1,6 +1,6 @@
 """`kinesis` and `firehose`: streams of Kinesis as tables, and delivery streams of Firehose as tables to write.
 
-The options are those of Flink's connectors of these names (5.0 and newer). The partition key of a row is the text of
+The options match Flink's connectors of these names (5.0 and newer). The partition key of a row is the text of
 the columns that the table is PARTITIONED BY, joined by `sink.partitioner-field-delimiter`; without such columns it is
 random, or with `sink.partitioner` = `fixed` one key for each subtask.
 """

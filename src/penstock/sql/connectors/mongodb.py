@@ -7,7 +7,7 @@ Flink. A STRING that is the `_id` and looks like an ObjectId is written as one.
 **Reading.** Values are converted to the declared types; one that does not fit fails the job, and the error names its
 path. A missing field is NULL.
 
-**Conditions.** The server evaluates conditions for which it has the same meaning as the query (`to_filter`): on
+**Conditions.** The server evaluates conditions that it interprets as the query does (`to_filter`): on
 integers, booleans, texts and times. It leaves out documents whose values it compares with nothing, such as a text in an
 INT column, which would be an error otherwise. Decimals and floats are compared by the query, since the server compares
 a stored double with a decimal bit by bit.
@@ -173,7 +173,7 @@ _IN_MAX: Final = 1_000
 
 
 def to_filter(condition: Typed, columns: Sequence[str]) -> dict[str, Any] | None:
-    """Return a query for documents of which no other can satisfy a condition; None if the server cannot tell."""
+    """Return a query that finds all documents that can satisfy a condition; None if the server cannot evaluate it."""
     if isinstance(condition, Field):
         return {columns[condition.index]: True} if isinstance(condition.type, types.BooleanType) else None
     if not isinstance(condition, FunctionCall) or condition.options:
@@ -213,7 +213,7 @@ def to_filter(condition: Typed, columns: Sequence[str]) -> dict[str, Any] | None
 
 
 def _constants(constant: Typed, column: DataType) -> list[Any] | None:
-    """Return what a constant may be in a document; None if it cannot be compared there."""
+    """Return the values of a document that may equal a constant; None if the server cannot compare it."""
     if not isinstance(constant, Constant) or constant.value is None:
         return None
     value: Any = constant.value
@@ -238,7 +238,7 @@ class MongoTableScan(tables.TableScan, tables.ProjectionPushDown, tables.FilterP
     """Reads some fields, and filters documents on the server.
 
     Attributes:
-        scan: what is read; its fields and its form are those of the columns.
+        scan: the collection and the fields to read, which match the columns.
         title: the table, for errors.
         columns: the columns to read.
         filters: queries that documents must match.

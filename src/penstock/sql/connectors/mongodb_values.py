@@ -1,6 +1,6 @@
 """Rows of tables and documents of MongoDB: the conversion of values, with checks of their ranges.
 
-Values are converted in both directions as the data type mapping of Flink's connector says. What does not fit raises
+Values are converted in both directions by the data type mapping of Flink's connector. A value that does not fit raises
 `Misfit`, whose path names the field: `items[2].price`.
 """
 

@@ -138,7 +138,7 @@ class PrometheusConnector(TableConnector):
     )
 
     def writer(self, write: Write, options: TableOptions) -> TableWriter:
-        """Return the writer of rows that only come."""
+        """Return the writer of append-only rows."""
         if write.overwrites:
             raise UnsupportedError(f"INSERT OVERWRITE into table {options.title} is not supported: samples are added")
         if SIGNER.key() in options:

@@ -1,4 +1,4 @@
-"""What the tables of `rabbitmq`, `mqtt` and `nats` have in common: rows of messages, messages of rows, and options.
+"""The shared part of the tables `rabbitmq`, `mqtt` and `nats`: rows from messages, messages from rows, and options.
 
 A row is a message. Its columns come from, or go to, the body by the table's format, except METADATA columns, which
 describe the message. A format of changes, such as `debezium-json`, makes the table a changelog.
@@ -51,7 +51,7 @@ class MetadataField:
     Attributes:
         type: its type: TEXT, TEXTS, TIME, BIGINT, INT or BOOLEAN.
         get: returns its value of a message; a time in ms. None if it is only written.
-        is_written: whether the sink takes it.
+        is_written: whether the sink accepts it.
     """
 
     type: DataType
@@ -143,7 +143,7 @@ class RowMessages:
         encoder: encodes bodies.
         places: the positions of the columns in the body.
         metadata: the METADATA columns: by position their key and field.
-        build: returns what the sink sends, for a body and its metadata by key; values may be None.
+        build: returns the message to send, for a body and its metadata by key; values may be None.
     """
 
     schema: RowSchema

@@ -12,7 +12,7 @@ columns.
 
 The metadata of a savepoint is read when a statement is planned, and that of a snapshot when its job begins, so that
 EXPLAIN takes none. The files are read when the job runs, in splits that are ranges of key groups or files. Reading
-unpickles what the savepoint holds, so read only savepoints that you trust.
+unpickles the savepoint's state, so read only savepoints that you trust.
 """
 
 from __future__ import annotations
@@ -335,7 +335,7 @@ def _skip_rows(batches: Iterator[pa.RecordBatch], count: int) -> Iterator[pa.Rec
 
 @dataclass(frozen=True)
 class KeyRows:
-    """Rows by key: those of the key groups `first` to `last`.
+    """Rows by key, of the key groups `first` to `last`.
 
     Attributes:
         states: the parts of each state in these key groups, in the order of `columns`.
@@ -449,7 +449,7 @@ class SavepointConnector(TableConnector):
     )
 
     def more_options(self, options: TableOptions, columns: Sequence[str]) -> Iterable[str]:
-        """Return the options of columns; raise `UnsupportedError` for those with classes of Java."""
+        """Return the options of columns; raise `UnsupportedError` for columns with classes of Java."""
         for column in columns:
             for key in options.below(f"{FIELDS}{column}."):
                 if _OF_CLASSES.fullmatch(key):

@@ -1,8 +1,8 @@
 """`sqs`: writes rows as messages of a queue of SQS.
 
-Flink has no table connector for SQS; the options are named as those of its other connectors of AWS. Messages to a queue
-that is first in, first out have the group of their PARTITIONED BY columns, and as deduplication id the hash of their
-content, so a row that is sent again within five minutes arrives once, and so does a row that is equal to another one.
+Flink has no table connector for SQS; the options are named as in its other AWS connectors. Messages to a FIFO queue
+have the group of their PARTITIONED BY columns, and the hash of their content as deduplication id. So a row that is sent
+again within five minutes arrives once, and so does a row that equals another one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Messages:
     group: tuple[tuple[int, DataType], ...] | None
 
     def __call__(self, columns: pa.RecordBatch, kinds: bytes | None) -> list[SqsMessage]:
-        """Return the messages of rows. Raises `TableRuntimeError` for one that is no text."""
+        """Return the messages of rows. Raises `TableRuntimeError` for a message that is not text."""
         encoded = aws.encode_rows(self.encoder, self.names, columns, kinds)
         try:
             bodies = [message.decode() for message in encoded]
