@@ -6,7 +6,7 @@ states, unless a condition must look at the partial match as well. So the automa
 symbol that occurs, made from the decision trees (`automaton.Trees`) when it first does:
 
 - `moves`: for each state, the move of a partial match in it:
-  None: it ignores the event, and stays as it is;
+  None: it ignores the event, and stays unchanged;
   `()`: the event fits nowhere, and the partial match ends;
   `(target, stage)`: the stage takes the event, and leads to the target, and nothing else is possible;
   `Ways`: anything else;
@@ -17,12 +17,12 @@ symbol that occurs, made from the decision trees (`automaton.Trees`) when it fir
 
 An event whose answers are not known has the symbol `UNKNOWN`. Its row is the roots of the trees.
 
-**Idle events.** No condition holds for them, and they begin no match. `Moves.idleness` tells what one does:
+**Idle events.** No condition holds for them, and they begin no match. `Moves.idleness` classifies their effect:
 
-- `NOTHING`: all partial matches stay as they are. So it need not be offered to any, as long as nobody looks at its
-  time.
+- `NOTHING`: all partial matches stay unchanged. So it need not be offered to any, as long as its time does not
+  matter.
 - `ONCE`: it changes partial matches in some states, the *unsettled* ones. Another one after it changes nothing more. In
-  a loop, for example, an ignored event lets a partial match wait in two states, for the loop and for the stage behind.
+  a loop, for example, an ignored event lets a partial match wait in two states, for the loop and for the next stage.
 - `ALWAYS`: neither of these.
 
 An idle event takes nothing, so its step and the step of the next event can be made as one, unless a partial match times
@@ -30,9 +30,9 @@ out in between. An event with the symbol `IDLE` waits for that. The row of the n
 moves of both.
 
 **Passing idle events over.** An unsettled partial match often does the same at the next event whether or not idle ones
-came before it; `Moves.hides_idle` tells so for the symbol of that event. As long as only such symbols occur, idle
-events are passed over, and an event that begins a match and is like an idle one to an unsettled partial match does not
-change that one: the row of its symbol plus `PASSED` has these moves. Before anybody looks at partial matches, the
+came before it; `Moves.hides_idle` returns whether that holds for the symbol of that event. As long as only such symbols
+occur, idle events are passed over, and an event that begins a match and is like an idle one to an unsettled partial
+match does not change that one: the row of its symbol plus `PASSED` has these moves. When partial matches are read, the
 step is made up for (`Matcher.settle`). It concerns the unsettled partial matches that came to their state with an event
 other than the last one of the key. For that, no ignored event may lead to an unsettled state, and then it is enough to
 know whether the last event of a key was idle: if not, it was taken, and has the highest number.
@@ -60,7 +60,7 @@ Row: TypeAlias = tuple[tuple[Any, ...], Any, dict[int, bool], bool]
 
 
 class Idleness(Enum):
-    """What an idle event does, see the module docstring."""
+    """The effect of an idle event, see the module docstring."""
 
     NOTHING = "nothing"
     ONCE = "once"
@@ -74,8 +74,7 @@ class Moves(dict[Hashable, Row]):
         automaton: the automaton.
         simple: the conditions whose answers are in symbols, in the order of their bits or items.
         twins: conditions that are the same as one of these, with that one.
-        partly: those of them of which a symbol has only a part, without which they do not hold; if the part holds, the
-            rest has to be asked for.
+        partly: conditions that a symbol has only a necessary part of; if the part holds, the rest has to be asked for.
     """
 
     def __init__(
@@ -152,7 +151,7 @@ class Moves(dict[Hashable, Row]):
         return node
 
     def idleness(self) -> Idleness:
-        """Return what an idle event does, see the module docstring."""
+        """Return the effect of an idle event, see the module docstring."""
         moves, begin, _, _ = self[0]
         if begin is not None:
             return Idleness.ALWAYS
@@ -162,7 +161,7 @@ class Moves(dict[Hashable, Row]):
         return Idleness.ONCE if all(_is_settled(outcome, moves) for outcome in outcomes) else Idleness.ALWAYS
 
     def unsettled(self) -> frozenset[int]:
-        """Return the states in which an idle event changes a partial match."""
+        """Return the states whose partial matches an idle event changes."""
         moves = self[0][0]
         return frozenset(state for state in self._resting if moves[state] is not None)
 

@@ -214,7 +214,7 @@ VERSION: Final = _text(
 )
 DELETED: Final = _text(
     "sink.is-deleted-column",
-    "The column of UInt8 that says whether a row is deleted. Only the server's table has it.",
+    "The column of UInt8 that says whether a row is deleted. It exists only in the server's table.",
 )
 
 

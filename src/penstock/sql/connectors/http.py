@@ -385,7 +385,7 @@ def time_option(key: str, default: int, description: str) -> ConfigOption[int]:
     return ConfigOptions.key(key).duration_type().default_value(default).with_description(description)
 
 
-URL: Final = text_option("url", "The URL. User and password are no part of it; they are a header `Authorization`.")
+URL: Final = text_option("url", "The URL, without user and password; these go into the header `Authorization`.")
 SECURITY: Final[tuple[ConfigOption[Any], ...]] = (
     text_option("http.security.cert.server", "Files of certificates to trust, in PEM, separated by commas."),
     text_option("http.security.cert.client", "The client's certificate, in PEM."),
@@ -408,7 +408,7 @@ def common_options(side: str) -> tuple[ConfigOption[Any], ...]:
         ),
         switch_option(
             f"http.{side}.use-raw-authorization-header",
-            "Whether the header `Authorization` stays as it is. Otherwise `user:password` becomes a Basic login; a "
+            "Whether the header `Authorization` is sent unchanged. Otherwise `user:password` becomes a Basic login; a "
             "value with a scheme, such as `Bearer …`, stays.",
         ),
         text_option(f"http.{side}.header.*", "A header of each request, such as `…header.Accept`."),
@@ -417,7 +417,7 @@ def common_options(side: str) -> tuple[ConfigOption[Any], ...]:
 
 METHOD: Final = texts_option("lookup-method", "GET", "`GET`, `POST`, `PUT` or another method.")
 POLLING: Final = switch_option(
-    "asyncPolling", "Whether requests for several batches of rows are in flight; those of a batch always are."
+    "asyncPolling", "Whether requests for several batches of rows are in flight; a batch's requests always are."
 )
 CREATOR: Final = ConfigOption(
     "http.source.lookup.query-creator", choice(_GENERIC, _GET_QUERY), _GENERIC
@@ -445,7 +445,7 @@ RESULT: Final = ConfigOption(
 AT_ONCE: Final = number_option(
     "http.source.lookup.request.thread-pool.size",
     8,
-    "How many requests of a subtask are in flight. There are no threads.",
+    "How many requests of a subtask are in flight. The connector starts no threads.",
 )
 _RETRY: Final = "http.source.lookup.retry-strategy."
 STRATEGY: Final = ConfigOption(

@@ -47,7 +47,7 @@ DELETE_METHOD: Final = ConfigOption[str | None](
     "delete-method", choice("DELETE", "POST", "PUT"), None
 ).with_description(
     "The method of requests with deleted rows. With it a table with a primary key takes updates, whose new rows are "
-    "sent, and deletions; without it rows that only come, unless the format has changes."
+    "sent, and deletions; without it the table is append-only, unless the format has changes."
 )
 BATCH: Final = number_option("sink.batch.max-size", 500, "The maximum number of rows in a request.")
 IN_FLIGHT: Final = number_option("sink.requests.max-inflight", 50, "How many requests of a subtask are in flight.")
@@ -71,7 +71,7 @@ SINK_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     ),
     text_option("http.sink.request.batch.size", "The maximum number of rows in a request, if it is less."),
     texts_option("http.sink.error.code", "4XX,5XX", "The statuses of failed requests."),
-    text_option("http.sink.error.code.exclude", "Statuses that are none of failed requests nevertheless."),
+    text_option("http.sink.error.code.exclude", "Statuses of `http.sink.error.code` that count as successes."),
     texts_option(
         "http.sink.retry-codes", "408,429,500,502,503,504", "The error statuses after which rows are sent again."
     ),

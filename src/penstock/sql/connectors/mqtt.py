@@ -38,7 +38,7 @@ TOPIC: Final = tables.text_option("topic", "The filters to read, separated by `;
 CLIENT_ID: Final = tables.text_option("client-id", "The beginning of the client ids of readers; no other job uses it.")
 QOS: Final = tables.word_option("qos", "1", ("0", "1", "2"), "`1` or `2`, at least once; `0`, at most once.")
 SHARE: Final = tables.text_option(
-    "scan.share-group", "The group of shared subscriptions, with which several readers share the messages."
+    "scan.share-group", "The group of shared subscriptions; the readers of a group share the messages."
 )
 EXPIRY: Final = tables.time_option(
     "scan.session-expiry", SESSION_EXPIRY_S * 1_000, "How long the server keeps messages while the job is away."

@@ -40,7 +40,7 @@ TABLE: Final = _text("table-name", "The tables, as a regular expression; all of 
 PORT: Final = ConfigOptions.key("port").int_type().default_value(MYSQL_PORT).with_description("The port of the server.")
 SERVER_ID: Final = _text(
     "server-id",
-    "The number by which the server knows a reader, or a range such as `5400-5404`, at least one for each subtask. No "
+    "The server id of a reader, or a range such as `5400-5404`, at least one for each subtask. No "
     "other replica of the server may have them. If unset, a random number.",
 )
 TIME_ZONE: Final = _text(
@@ -80,7 +80,7 @@ CHUNK: Final = (
 )
 CHUNK_KEY: Final = _text(
     "scan.incremental.snapshot.chunk.key-column",
-    "The column of the primary key by which tables are split; by default its first one.",
+    "The column of the primary key that splits tables; by default the first one.",
 )
 INCREMENTAL: Final = (
     ConfigOptions.key("scan.incremental.snapshot.enabled")

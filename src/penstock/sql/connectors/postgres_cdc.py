@@ -67,7 +67,7 @@ AUTOCREATE: Final = (
     .string_type()
     .default_value(changes.FILTERED)
     .with_description(
-        "The tables of a publication that does not exist yet: `filtered`: those that are read; `all_tables`; "
+        "The tables of a missing publication: `filtered`: the tables that are read; `all_tables`; "
         "`disabled`: the job makes no publication, and fails."
     )
 )

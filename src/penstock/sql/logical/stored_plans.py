@@ -1,12 +1,13 @@
 """Compiled plans: optimised plans of INSERTs as JSON, which later releases read, and what states their steps have.
 
-A plan is a list of nodes, each after those that it reads. A node has its class, its columns and its fields; a field
+A plan is a list of nodes, each after its inputs. A node has its class, its columns and its fields; a field
 that has its default is left out, so that a plan of a release that did not know the field is still read. An object that
-two nodes share is one node. The JSON has the ids of states (`stateIds`), because those that a later release computes
+two nodes share is one node. The JSON has the ids of states (`stateIds`), because the ids that a later release computes
 may differ: a step takes its id from the plan, and a savepoint of a job that ran the plan fits.
 
 **Tables.** A node that reads or writes a table has the table's path, and, as far as `CatalogObjects` says, its columns
-and options. What the optimiser has moved into a table is a list of requests (`pushDown`), which are made again.
+and options. The parts of the query that the optimiser pushed into a table are a list of requests (`pushDown`), which
+are made again.
 
 **Functions of users** and models are found by their names in the catalogs. Objects that exist in one program alone,
 such as streams and data frames, make a plan that cannot be compiled.
@@ -63,21 +64,21 @@ class Objects(Protocol):
         """Return a table; None if it does not exist, or has no name."""
 
     def function(self, name: str, gives_rows: bool) -> UserFunction | None:
-        """Return a function of the user's; None if there is none."""
+        """Return a user-defined function; None if the name is unknown."""
 
     def model(self, path: tuple[str, str, str]) -> nodes.Model | None:
-        """Return a model; None if there is none."""
+        """Return a model; None if the name is unknown."""
 
     def zone(self, name: str) -> tzinfo:
         """Return a time zone."""
 
 
-#: a request that a scan takes over a part of the query: what the request is, and its arguments
+#: a request that a scan takes over a part of the query: its name, and its arguments
 Request = tuple[str, tuple[Any, ...]]
 
 
 class Requests(Protocol):
-    """What the optimiser has moved into tables."""
+    """The parts of the query that the optimiser pushed into tables."""
 
     def of(self, scan: Scan) -> tuple[Scan, list[Request]]:
         """Return the scan of the whole table, and the requests that made this scan of it."""
@@ -102,12 +103,12 @@ class CompiledQueries:
     state_ids: Mapping[tuple[int, str], Sequence[str]]
 
     def nodes(self) -> list[Node]:
-        """Return all nodes, each once, after those that it reads."""
+        """Return all nodes, each once, after its inputs."""
         return list_nodes(self.writes)
 
 
 def list_nodes(roots: Sequence[Node]) -> list[Node]:
-    """Return all nodes of plans, each once, after those that it reads."""
+    """Return all nodes of plans, each once, after its inputs."""
     known: dict[int, Node] = {}
 
     def visit(node: Node) -> None:
@@ -326,7 +327,7 @@ def from_json(text: str, objects: Objects, requests: Requests, restores: Catalog
     """Return the queries of a compiled plan.
 
     Raises:
-        ValidationError: if the text is no plan, is of a later version, or tables and functions are missing or differ.
+        ValidationError: if the text is not a plan, is of a later version, or tables or functions are missing or differ.
     """
     try:
         plan = json.loads(text)
@@ -363,7 +364,7 @@ class _Reader:
         return self._nodes[number]
 
     def add(self, described: dict[str, Any]) -> Node:
-        """Make a node; those that it reads exist."""
+        """Make a node; its inputs exist already."""
         kind = _class_named(described["type"])
         if kind is Scan:
             node: Node = self._scan(described)

@@ -1,4 +1,4 @@
-"""What a materialized table is: `Definition`, the query, `Freshness` and mode of its refresh, and where that stands.
+"""The definition of a materialized table: `Definition`, the query, `Freshness` and mode of its refresh, and its status.
 
 A definition is a few options of the table, below `penstock.materialized.`, so every catalog that keeps options keeps
 it. The text of the query is resolved where CREATE was run, as that of a view is.
@@ -47,14 +47,14 @@ _SCHEDULES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """How far the rows of a table may lag behind its sources: a number of units."""
+    """The maximum staleness of the rows of a table: a number of units."""
 
     count: int
     unit: str
 
     @staticmethod
     def of_interval(interval: syntax.Expression) -> Freshness:
-        """Return the freshness that an interval says. Raises `ValidationError` for those that Flink rejects."""
+        """Return the freshness of an interval. Raises `ValidationError` for intervals that Flink rejects."""
         assert isinstance(interval, syntax.IntervalLiteral)
         qualifier = interval.qualifier
         unit = qualifier.resolution.name
@@ -85,7 +85,7 @@ class Freshness:
         return self.count * _UNITS_MS[self.unit]
 
     def schedule(self) -> str:
-        """Return the cron expression of a full refresh. Raises `ValidationError` for those that Flink rejects."""
+        """Return the cron expression of a full refresh. Raises `ValidationError` for freshness that Flink rejects."""
         if self.unit not in _SCHEDULES:
             if self.unit == "DAY" and self.count == 1:
                 return "0 0 0 * * ? *"
@@ -115,16 +115,16 @@ class Definition:
 
     Attributes:
         query: its text.
-        namespace: the catalog and database in which names of the query are resolved.
-        freshness: how far the rows may lag behind.
+        namespace: the catalog and database that resolve the names of the query.
+        freshness: the maximum staleness of the rows.
         requested_mode: CONTINUOUS, FULL or AUTOMATIC, as declared.
         refresh_mode: CONTINUOUS or FULL.
         status: ACTIVATED or SUSPENDED.
         job_id: the last job that kept the table up to date.
         savepoint: the savepoint from which the next job starts.
-        checkpoints: the directory in which the last job keeps its checkpoints.
-        name_suffix: tells the jobs of this table apart from those of an earlier one of its name.
-        first: what the next job has to do first: REFRESH the rows, or EMPTY the table.
+        checkpoints: the checkpoint directory of the last job.
+        name_suffix: distinguishes the jobs of this table from the jobs of an earlier table of its name.
+        first: the first task of the next job: REFRESH the rows, or EMPTY the table.
     """
 
     query: str

@@ -403,7 +403,7 @@ def held_lookup(reader: TableReader, scan: Scan, key: Sequence[int]) -> TableLoo
     if reader.changes != INSERTS:
         raise ValidationError(
             f"table {title} cannot be held for look-ups, because its rows are updated or deleted: '{CACHE}' = 'FULL' "
-            "takes tables whose rows only come"
+            "takes append-only tables"
         )
     schema = pa.schema([(f"c{at}", arrow_type(column.type)) for at, column in enumerate(scan.schema)])
     return TableLookup(tuple(key), partial(HeldTable, reader.source, schema, tuple(key)))

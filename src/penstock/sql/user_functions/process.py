@@ -22,7 +22,7 @@ TimeT = TypeVar("TimeT")
 
 
 class ArgumentTrait(Enum):
-    """What an argument of a process table function is, and what a table argument supports.
+    """The kind of an argument of a process table function, and the features that a table argument supports.
 
     Examples:
         >>> from penstock.table.udf import ArgumentTrait
@@ -38,7 +38,7 @@ class ArgumentTrait(Enum):
     SET_SEMANTIC_TABLE = "SET_SEMANTIC_TABLE"
     #: PARTITION BY may be missing; all rows are then one partition
     OPTIONAL_PARTITION_BY = "OPTIONAL_PARTITION_BY"
-    #: the result begins with all columns of the row, not only with those of PARTITION BY
+    #: the result begins with all columns of the row, not only with the PARTITION BY columns
     PASS_COLUMNS_THROUGH = "PASS_COLUMNS_THROUGH"
     #: rows of the table may be updated and deleted
     SUPPORT_UPDATES = "SUPPORT_UPDATES"
@@ -100,7 +100,7 @@ class StateHint:
 
     Args:
         type: the type of a `Row`, of the elements of a `ListView` (as ARRAY) or of a `MapView` (as MAP).
-        ttl: how long the entry lives after it was last written, such as `"1 day"`; `"0"` for ever. By default the
+        ttl: how long the entry lives after its last write, such as `"1 day"`; `"0"` for no expiry. By default the
             option `table.exec.state.ttl` decides.
         name: the name of the entry; by default the parameter's own.
 
@@ -165,7 +165,7 @@ class SortDirection(Enum):
 
 @dataclass(frozen=True)
 class TableSemantics:
-    """What a call passes as a table argument. Columns are counted from 0."""
+    """A table argument of a call. Columns are counted from 0."""
 
     row_type: DataType
     partition: tuple[int, ...] = ()
@@ -234,7 +234,7 @@ class TimeContext(ABC, Generic[TimeT]):
 
 
 class Context(ABC):
-    """What the framework offers to `eval`, as its first parameter."""
+    """The services of the framework for `eval`, its first parameter."""
 
     @abstractmethod
     def time_context(self, conversion_class: type[TimeT] = int) -> TimeContext[TimeT]:  # type: ignore[assignment]
@@ -242,11 +242,11 @@ class Context(ABC):
 
     @abstractmethod
     def table_semantics_for(self, arg_name: str) -> TableSemantics:
-        """Return what the call passes as a table argument."""
+        """Return the table argument of a name."""
 
     @abstractmethod
     def clear_state(self, state_name: str) -> None:
-        """Remove a state entry of the partition when the call has ended; what the call writes to it is lost."""
+        """Remove a state entry of the partition when the call has ended; writes of the call to it are lost."""
 
     @abstractmethod
     def clear_all_state(self) -> None:
@@ -266,7 +266,7 @@ class Context(ABC):
 
 
 class OnTimerContext(Context):
-    """What the framework offers to `on_timer`, as its first parameter."""
+    """The services of the framework for `on_timer`, its first parameter."""
 
     @abstractmethod
     def current_timer(self) -> str | None:
@@ -275,13 +275,13 @@ class OnTimerContext(Context):
 
 @dataclass(frozen=True)
 class ChangelogContext:
-    """What `get_changelog_mode` knows of the call: the changes of its tables, and those that its consumer needs."""
+    """The input of `get_changelog_mode`: the changes of the call's tables, and the changes that its consumer needs."""
 
     modes: tuple[Any, ...]
     required: Any
 
     def get_table_changelog_mode(self, pos: int) -> Any:
-        """Return the kinds of changes of the argument at this position, from 0; None if it is no table."""
+        """Return the kinds of changes of the argument at this position, from 0; None for a scalar argument."""
         return self.modes[pos]
 
     def get_required_changelog_mode(self) -> Any:
@@ -291,13 +291,13 @@ class ChangelogContext:
 
 @dataclass(frozen=True)
 class CallContext:
-    """What `get_result_type` knows of the call: the tables, and the values of scalar arguments."""
+    """The input of `get_result_type`: the tables, and the values of scalar arguments."""
 
     tables: Mapping[str, TableSemantics]
     values: Mapping[str, Any]
 
     def table_semantics_for(self, arg_name: str) -> TableSemantics:
-        """Return what the call passes as a table argument."""
+        """Return the table argument of a name."""
         if arg_name not in self.tables:
             raise ValidationError(f"Unknown table argument: {arg_name}")
         return self.tables[arg_name]
@@ -313,8 +313,8 @@ class ProcessTableFunction(UserDefinedFunction, Generic[T]):
     A subclass defines `eval`, and `on_timer` if it registers timers. Both emit rows: they `yield` them, return a list
     of them, or call `collect`. A row is a `Row`, a tuple, or the value of the only column.
 
-    The types of the result are the `result_type` of `udptf`, or what `get_result_type` returns, or the annotation of
-    what `eval` returns. A function that updates rows overrides `get_changelog_mode`, and emits `Row.of_kind(…)`.
+    The types of the result are the `result_type` of `udptf`, or the result of `get_result_type`, or the return
+    annotation of `eval`. A function that updates rows overrides `get_changelog_mode`, and emits `Row.of_kind(…)`.
 
     Examples:
         >>> from collections.abc import Iterator

@@ -55,7 +55,7 @@ DELAY: Final = (
 )
 ZONE: Final = _text(
     "sink.partition-commit.watermark-time-zone",
-    "The time zone of the times of partitions, by which they are compared with watermarks. `partition-time` only.",
+    "The time zone of partition times, for the comparison with watermarks. `partition-time` only.",
     "UTC",
 )
 KIND: Final = _text(
@@ -86,7 +86,7 @@ EXTRACTOR_CLASS: Final = _text(
 )
 TIME_PATTERN: Final = _text(
     "partition.time-extractor.timestamp-pattern",
-    "The text of a partition's time, in which `$column` stands for the value of a partition column, such as "
+    "The text of a partition's time, where `$column` stands for the value of a partition column, such as "
     "`$day $hour:00:00`. If unset, the value of the first column.",
 )
 TIME_FORMATTER: Final = _text(

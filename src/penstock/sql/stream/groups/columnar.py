@@ -1,6 +1,6 @@
 """Group aggregates whose state is in columns.
 
-`ColumnGroupAggregateOperator` gives each group a number, by which columns have its state: its rows, the state of each
+`ColumnGroupAggregateOperator` gives each group a number, the index of its state in columns: its rows, the state of each
 call (`aggregates.columns`), and the distinct values of its calls (`aggregates.distinct`). A batch is put in the order
 of its groups, each call computes its results after each row by kernels, and so are the changes that result. Its groups
 are in memory, and some calls may have accumulators, or state expires; otherwise an `IndexedGroupAggregateOperator` runs
@@ -9,12 +9,11 @@ snapshot has the groups one by one in the form that `GroupAggregateOperator` sto
 other's state, but its distinct values are packed.
 
 For a batch of a few rows, kernels cost more than Python. Its groups become entries of a small dictionary, which
-`GroupAggregateOperator` looks up and changes. Those that changed return to the columns, under new numbers, before a
-large batch and before a checkpoint. This does not apply where calls have distinct values, of which a group may have
-many.
+`GroupAggregateOperator` looks up and changes. The changed groups return to the columns, under new numbers, before a
+large batch and before a checkpoint. This does not apply to calls with distinct values, since a group may have many.
 
 The numbers of dropped groups are not used again. Once these outnumber the others, or values that no group has any more
-outnumber those that one has, all groups get new numbers.
+outnumber the values in use, all groups get new numbers.
 """
 
 from __future__ import annotations
@@ -62,14 +61,14 @@ class _GroupsOfFewRows(GroupAggregateOperator):
         self._sends_same = ttl_ms > 0 and bool(self._calls)
         self._accumulators = [build_accumulator(call, self._retracts) for call in self._calls]
         self.groups: dict[Any, Any] = {}
-        #: the keys of the groups that changed, or that are gone
+        #: the keys of the groups that changed or were dropped
         changed: set[Any] = set()
         # A method would refer to this object, which then stayed in memory until Python looks for cycles.
         self.changed, self._mark = changed, lambda namespace, keys: changed.update(keys)
         self._entries = self.groups
 
     def take(self) -> tuple[dict[Any, Any], list[Any]]:
-        """Remove and return the groups, and the keys of those that changed or are gone, in a fixed order."""
+        """Remove and return the groups, and the keys of changed and dropped groups, in a fixed order."""
         groups, changed = dict(self.groups), list(dict.fromkeys([*self.groups, *self.changed]))
         changed = [key for key in changed if key in self.changed]
         self.groups.clear()
@@ -78,7 +77,7 @@ class _GroupsOfFewRows(GroupAggregateOperator):
 
 
 def has_columns(calls: Sequence[AggregateCall]) -> bool:
-    """Return whether kernels compute any of these calls, and none is user-defined; or whether there are no calls."""
+    """Return whether kernels compute any of these calls, and all are built in; or whether there are no calls."""
     if any(isinstance(call, UserAggregateCall) for call in calls):
         return False
     return not calls or not all(isinstance(build_call_column(call, True), AccumulatorColumn) for call in calls)
@@ -168,7 +167,7 @@ class ColumnGroupAggregateOperator(BundlingOperator):
         return True
 
     def _throw_out(self) -> None:
-        """Give all groups new numbers if dropped groups outnumber the others, or their values those of the others."""
+        """Give all groups new numbers if dropped groups outnumber the others, or if their values do."""
         if not self._state.is_wasteful(len(self._entries)):
             return
         kept = np.fromiter(self._entries.values(), np.int64, len(self._entries))
@@ -243,7 +242,7 @@ class ColumnGroupAggregateOperator(BundlingOperator):
             self._put_few_into_columns()
 
     def _put_few_into_columns(self) -> None:
-        """Let the groups that changed replace those of the columns, and forget the entries."""
+        """Replace the changed groups in the columns, and forget the entries."""
         few = self._few
         if few is None:
             return
@@ -299,7 +298,7 @@ class ColumnGroupAggregateOperator(BundlingOperator):
         self.output.collect(ColumnBatch(batch, None, pack_kinds(kinds.ravel()[sent].tobytes())))
 
     def _differ(self, results: list[pa.Array], old: Any, new: Any, both: Any) -> Any:
-        """Return where any result differs between two arrays of indexes, of those that are in `both`."""
+        """Return where any result differs between two arrays of indexes, among the groups in `both`."""
         if self._sends_same:
             return np.ones(len(both), np.bool_)
         differences = ~both

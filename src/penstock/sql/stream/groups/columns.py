@@ -7,7 +7,7 @@ calls (`aggregates.distinct`). Its user maps keys to numbers.
 row for each group that changed since the last completed one, and a row for each pair of a group and a distinct value
 that changed. Of the rows of a group or a pair, the last one counts (`Versions`). A group without rows keeps its number,
 and its row says that it is empty. Once these outnumber the others, or values that no group has any more outnumber
-those that one has, all groups get new numbers.
+the values in use, all groups get new numbers.
 
 `take_over_columns` is for an operator that keeps its groups by key and restores such a checkpoint.
 """
@@ -43,7 +43,7 @@ COUNT, HELD, LAST = 0, 1, 2
 #: The names of the states: the groups, and the distinct values of each view.
 GROUP_COLUMNS: Final = "group_columns"
 _VALUES: Final = "group_values"
-#: What readers see as the name of a group's number of rows.
+#: the name under which readers see a group's number of rows
 _ROWS_LABEL: Final = "rows"
 #: Groups are read, or taken over, this many at a time.
 _GROUPS_AT_ONCE: Final = 1 << 14
@@ -61,7 +61,7 @@ class PackedGroups:
     results: list[tuple[pa.Array, DataType]]
 
     def unpack(self) -> list[Any]:
-        """Return the states as `GroupAggregateOperator` has them."""
+        """Return the states in the form of `GroupAggregateOperator`."""
         columns: list[list[Any]] = [captured() for captured in self.states]
         for view, calls in self.views:
             for index, parts in zip(calls, view.unpack(), strict=True):
@@ -127,7 +127,7 @@ class GroupColumns:
         ]
 
     def __len__(self) -> int:
-        """Return how many numbers are in use, including those of groups that have gone."""
+        """Return how many numbers are in use, including the numbers of dropped groups."""
         return len(self.counts)
 
     def grow(self, size: int) -> None:
@@ -139,7 +139,7 @@ class GroupColumns:
             view.grow(size)
 
     def forget(self, number: int) -> None:
-        """Drop what a group that has gone would keep alive. Its number is not used again."""
+        """Drop the objects of a dropped group. Its number is not used again."""
         for column in self.columns:
             column.forget(number)
         for view, _ in self.views:
@@ -174,7 +174,7 @@ class GroupColumns:
             view.keep(numbers, len(kept))
 
     def run(self, rows: GroupedRows) -> list[pa.Array]:
-        """Return the results of each call: those of the groups before the batch, then those after each row."""
+        """Return the results of each call: the results of the groups before the batch, then after each row."""
         steps: dict[int, Any] = {}
         for view, calls in self.views:
             steps.update(zip(calls, view.steps(rows), strict=True))
@@ -470,7 +470,7 @@ class IndexedGroups(GroupColumns):
         return captures
 
     def _describe_groups(self) -> RowMeaning:
-        """Tell readers that the newest row of a key is its group, and that a group without rows has gone."""
+        """Describe to readers that the newest row of a key is its group, and that a group without rows was dropped."""
         counts = (_part_name(0),) if self._places else ()
         return RowMeaning(self._key_names, counts=counts, labels=self._label_groups())
 
@@ -486,7 +486,7 @@ class IndexedGroups(GroupColumns):
         return labels
 
     def _describe_values(self, counts: int) -> RowMeaning:
-        """Tell readers that the newest row of a group and a value counts."""
+        """Describe to readers that the newest row of a group and a value counts."""
         labels = dict(zip(self._key_names, self._labels[: len(self._places)], strict=False))
         names = tuple(_part_name(index + 1) for index in range(counts))
         labels[_part_name(0)] = "value"
@@ -504,7 +504,7 @@ class IndexedGroups(GroupColumns):
         return ColumnsCapture(name, table, self._key_names, self._about, first, end, changed.is_addition)
 
     def move(self) -> Iterator[tuple[list[Any], list[Any]]]:
-        """Yield the keys and the states of all groups as a snapshot by key has them, a part at a time."""
+        """Yield the keys and the states of all groups in the form of a snapshot by key, a part at a time."""
         numbers = (~self._is_spent.array).nonzero()[0]
         keys_of = RowKeys(range(len(self._places)))
         for begin in range(0, len(numbers), _GROUPS_AT_ONCE):
@@ -533,7 +533,7 @@ def take_over_columns(
 ) -> list[ColumnsCapture]:
     """Put the groups of restored columns into a table by key; state may be evicted from memory after each part.
 
-    Returns the captures of empty columns, for further checkpoints. The other arguments are those of `IndexedGroups`.
+    Returns the captures of empty columns, for further checkpoints. The other arguments are as for `IndexedGroups`.
     """
     if not context.columns.has_restored(GROUP_COLUMNS):
         return []
