@@ -192,7 +192,7 @@ PAGES: dict[str, Page] = {
     # a function for a pipeline: tests/cdc/test_page.py
     "docs/cdc-pipelines.md": Page((), targets=()),
     # needs a server: tests/connectors/redis/test_page.py
-    "docs/redis.md": Page(("home", "home", "cart"), targets=(), left_out=r"[+|]|\d+ rows"),
+    "docs/redis.md": Page(("home", "home", "cart", "['cart', 'home', 'home']"), targets=(), left_out=r"[+|]|\d+ rows"),
     # a server: tests/connectors/aws/test_pages.py
     "docs/dynamodb.md": Page(("('home', 3)", "('cart', 8)", "('home', 7)"), targets=(), left_out=r"[+|]|\d+ rows"),
     "docs/sqs.md": Page(("ann: tea", "ann: milk", "bob: rum"), targets=()),

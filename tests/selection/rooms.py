@@ -121,7 +121,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
         "tests/connectors/nats/",
     ),
     f"{_SQL}connectors/mysql_cdc.py": ("tests/connectors/mysql/",),
-    f"{_SQL}connectors/redis.py": ("tests/connectors/redis/",),
+    **{f"{_SQL}connectors/{name}.py": ("tests/connectors/redis/",) for name in ("redis", "redis_streams")},
     f"{_SQL}connectors/aws.py": ("tests/connectors/aws/",),
     **{f"{_SQL}connectors/{name}.py": ("tests/connectors/aws/",) for name in ("dynamodb", "kinesis", "sqs")},
     f"{_SQL}connectors/clickhouse.py": ("tests/connectors/clickhouse/",),

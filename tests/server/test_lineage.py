@@ -382,6 +382,7 @@ def test_a_step_that_is_not_known_names_all_columns_of_its_input(
         ({"connector": "delta", "table-path": "s3a://b/x"}, ("s3://b", "x")),
         ({"connector": "iceberg", "warehouse": "s3://b/w"}, ("s3://b", "w/db/t")),
         ({"connector": "redis", "url": "redis://u:secret@h:6379/0", "key-prefix": "k:"}, ("redis://h:6379", "k:")),
+        ({"connector": "redis-streams", "url": "redis://h:6379/0", "streams": "s"}, ("redis://h:6379", "s")),
         ({"connector": "opensearch", "hosts": "http://h:9200;http://i:9200", "index": "i"}, ("http://h:9200", "i")),
         ({"connector": "datagen"}, ("datagen", "c.db.t")),
     ],

@@ -1,5 +1,7 @@
 """Streams → keyed state → hashes and a stream, as a job whose server, workers and drivers are killed.
 
+One stream is read by position, the other one as a consumer group with one reader.
+
 As a program it is the job's driver: `python -m tests.connectors.redis.pipeline '{"servers": …}'`. It goes on from the
 newest checkpoint of the drivers before it.
 """
@@ -17,7 +19,13 @@ from tests.servers.redis import RedisServer
 
 from penstock.common import Configuration, RestartStrategies, WatermarkStrategy
 from penstock.datastream import KeyedProcessFunction, StreamExecutionEnvironment
-from penstock.datastream.connectors.redis import RedisCommand, RedisSink, RedisStreamSource
+from penstock.datastream.connectors.redis import (
+    RedisCommand,
+    RedisGroupSource,
+    RedisSink,
+    RedisStreamEntry,
+    RedisStreamSource,
+)
 from penstock.datastream.state import ValueStateDescriptor
 
 #: The streams that the job reads. All numbers of a key are in one of them, so that their order is the same again.
@@ -38,6 +46,10 @@ class Numbered(KeyedProcessFunction):
         number = (self.count.value() or 0) + 1
         self.count.update(number)
         yield value % KEYS, number, value
+
+
+def read_number(entry: RedisStreamEntry) -> int:
+    return int(entry.fields[b"n"])
 
 
 def to_hash(record: tuple[int, int, int]) -> RedisCommand:
@@ -70,7 +82,10 @@ def check(records: int, server: RedisServer) -> str:
     logged = [int(parts[1]) for _, parts in entries]
     missing = set(range(records)) - set(logged)
     assert not missing, f"{len(missing)} records are missing in the stream"
-    return f"the stream has {len(logged)} entries, {len(logged) - records} of them repeated"
+    pending, groups = server.call(("XPENDING", STREAMS[1], "job"), ("XINFO", "GROUPS", STREAMS[1]))
+    lag = dict(zip(groups[0][::2], groups[0][1::2], strict=True))[b"lag"]
+    assert lag == 0, f"the group has not read {lag} entries"
+    return f"the stream has {len(logged)} entries, {len(logged) - records} of them repeated, {pending[0]} pending"
 
 
 def run(servers: str, folder: str, target: str, interval: str, parallelism: int = 2) -> None:
@@ -85,8 +100,12 @@ def run(servers: str, folder: str, target: str, interval: str, parallelism: int 
     )
     env = StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(parallelism)
     env.set_restart_strategy(RestartStrategies.fixed_delay_restart(10_000, 100))
-    source = RedisStreamSource(servers, *STREAMS, deserialize=lambda entry: int(entry.fields[b"n"]))
-    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "streams").uid("source")
+    by_position = RedisStreamSource(servers, STREAMS[0], deserialize=read_number)
+    in_group = RedisGroupSource(servers, STREAMS[1], group="job", deserialize=read_number)
+    no_watermarks = WatermarkStrategy.no_watermarks()
+    first = env.from_source(by_position, no_watermarks, "stream").uid("source")
+    second = env.from_source(in_group, no_watermarks, "group").set_parallelism(1).uid("group")
+    numbers = first.union(second)
     numbered = numbers.key_by(lambda n: n % KEYS).process(Numbered()).uid("numbered")
     numbered.sink_to(RedisSink(servers, to_hash)).uid("hashes")
     numbered.sink_to(RedisSink(servers, to_stream)).uid("log")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 from tests.connectors.postgres.test_tables import collected
 from tests.connectors.postgres.test_tables import environment as create_environment
@@ -208,3 +210,60 @@ def test_passwords_are_hidden(server: RedisServer) -> None:
         collected(tables, "SELECT * FROM t")
     assert "let:me" not in str(raised.value)
     assert "WRONGPASS" in str(raised.value) or "invalid" in str(raised.value)
+
+
+# --- streams --------------------------------------------------------------------------------------------------------
+
+STREAM_COLUMNS = (
+    "id STRING METADATA, n BIGINT, s STRING, d DECIMAL(5, 2), y BYTES, origin STRING METADATA FROM 'stream', "
+    "moment TIMESTAMP_LTZ(3) METADATA FROM 'timestamp', fields MAP<STRING, STRING> METADATA"
+)
+
+
+def stream_ddl(server: RedisServer, columns: str, more: str = "", streams: str = "a;b") -> str:
+    options = f"'connector' = 'redis-streams', 'url' = '{server.url}', 'streams' = '{streams}'"
+    return f"CREATE TABLE entries ({columns}) WITH ({options}{more})"
+
+
+@pytest.mark.parametrize("mode", [pytest.param("BATCH", marks=pytest.mark.slow), "STREAMING"])
+def test_entries_of_streams_are_rows(server: RedisServer, mode: str) -> None:
+    server.call(("XADD", "a", "1700-3", "n", 1, "s", "ü", "d", "1.5", "y", b"\xff"), ("XADD", "b", "1800-0", "n", 2))
+    tables = environment()
+    tables.get_config().set("execution.runtime-mode", mode)
+    tables.get_config().set("table.local-time-zone", "UTC")
+    tables.execute_sql(stream_ddl(server, STREAM_COLUMNS, ", 'scan.bounded.mode' = 'latest'"))
+    rows = collected(tables, "SELECT id, n, s, d, y, origin, CAST(moment AS STRING), fields['n'] FROM entries")
+    assert sorted(rows, key=str) == [
+        ("1700-3", 1, "ü", Decimal("1.50"), b"\xff", "a", "1970-01-01 00:00:01.700", "1"),
+        ("1800-0", 2, None, None, None, "b", "1970-01-01 00:00:01.800", "2"),
+    ]
+
+
+def test_a_group_reads_entries_as_rows(server: RedisServer) -> None:
+    server.call(*[("XADD", "a", "*", "n", n) for n in range(30)])
+    tables = environment()
+    tables.execute_sql(stream_ddl(server, "n BIGINT, id STRING METADATA", ", 'scan.group' = 'g'", "a"))
+    with tables.execute_sql("SELECT n FROM entries WHERE id IS NOT NULL").collect() as rows:
+        assert sorted(next(rows)[0] for _ in range(30)) == list(range(30))
+
+
+def test_stream_tables_that_are_refused(server: RedisServer) -> None:
+    server.call(("XADD", "a", "*", "n", "many"))
+    group = ", 'scan.group' = 'g'"
+    cases = [
+        (stream_ddl(server, "n BIGINT, PRIMARY KEY (n) NOT ENFORCED"), "streams only grow"),
+        (stream_ddl(server, "n ARRAY<INT>"), "which a field of a stream does not hold"),
+        (stream_ddl(server, "n BIGINT", f"{group}, 'scan.bounded.mode' = 'latest'"), "a consumer group has no end"),
+        (stream_ddl(server, "n BIGINT", ", 'scan.consumer' = 'c'"), "only a table with 'scan.group' has consumers"),
+        (stream_ddl(server, "n BIGINT", streams="a;a"), "name each stream"),
+        (stream_ddl(server, "n BIGINT", ", 'scan.bounded.mode' = 'latest'"), "'many', which is no BIGINT"),
+    ]
+    for statement, message in cases:
+        with pytest.raises((ValidationError, UnsupportedError, JobExecutionError), match=message):
+            select_all(statement)
+
+
+def select_all(statement: str) -> None:
+    tables = environment()
+    tables.execute_sql(statement)
+    collected(tables, "SELECT * FROM entries")

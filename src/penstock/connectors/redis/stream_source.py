@@ -25,7 +25,9 @@ from typing import Any, Final, NamedTuple
 
 from penstock.base.errors import ConfigurationError, OperationError, UnsupportedError
 from penstock.connectors.redis.client import Command, RedisAddress, RedisConnections, load_library
+from penstock.connectors.subscriptions import MessageReading
 from penstock.runtime import connector
+from penstock.runtime.columns import SplitColumnBatch
 from penstock.runtime.records import Batch
 
 #: The position before all entries.
@@ -123,6 +125,8 @@ class RedisStreamSource(connector.Source[Any, StreamSplit]):
         self.starts_at = starts_at
         self.bounded = bounded
         self.deserialize = deserialize
+        #: makes batches of entries, in place of `deserialize`
+        self.reading: MessageReading | None = None
 
     @property
     def boundedness(self) -> connector.Boundedness:
@@ -305,6 +309,9 @@ class _StreamReader(connector.SourceReader[Any, StreamSplit]):
         self._splits[key] = split = replace(split, position=entries[-1].id, count=count)
         if split.stop == split.position:
             self._end(key)
+        if self._source.reading is not None:
+            batch: Any = self._source.reading.read(entries, self._context)
+            return SplitColumnBatch(batch, key)
         deserialize = self._source.deserialize
         values: list[Any] = list(entries)
         if deserialize is not None:
@@ -388,10 +395,16 @@ def check_complete(split: StreamSplit, state: StreamState) -> None:
             f"stream {split.key!r} was removed, or made anew, after entry {split.position} was read: the position of "
             "the checkpoint means nothing in it. Start the job without the checkpoint to read the new stream"
         )
-    is_trimmed = state.first is None or id_parts(state.first) > id_parts(split.position)
-    if is_trimmed and state.gone > split.count:
+    lost = find_lost_entries(split, state)
+    if lost:
         raise OperationError(
-            f"stream {split.key!r} was trimmed: {state.gone - split.count} entries after {split.position} were "
-            "removed before they were read. Let it keep more (a larger MAXLEN, an earlier MINID), and start the job "
-            "without the checkpoint, or with starts_at='latest', to go on without them"
+            f"stream {split.key!r} was trimmed: {lost} entries after {split.position} were removed before they were "
+            "read. Let it keep more (a larger MAXLEN, an earlier MINID), and start the job without the checkpoint, or "
+            "with starts_at='latest', to go on without them"
         )
+
+
+def find_lost_entries(split: StreamSplit, state: StreamState) -> int:
+    """Return how many entries were removed after the position, before they were read."""
+    is_trimmed = state.first is None or id_parts(state.first) > id_parts(split.position)
+    return max(0, state.gone - split.count) if is_trimmed else 0

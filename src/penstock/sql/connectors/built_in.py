@@ -30,6 +30,7 @@ CONNECTORS: Final = {
     "prometheus": "prometheus:PrometheusConnector",
     "qdrant": "qdrant:QdrantConnector",
     "redis": "redis:RedisConnector",
+    "redis-streams": "redis_streams:RedisStreamsConnector",
     "savepoint": "savepoint:SavepointConnector",
     "spark": "spark:SparkConnector",
     "sqlite-vec": "sqlite_vec:SqliteVecConnector",

@@ -15,7 +15,7 @@ have written need no fields for them. A hash that has none of the table's column
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -133,27 +133,30 @@ class HashTable:
                     present.append(number)
         columns = list(zip(*rows, strict=True)) if rows else [()] * len(self.names)
         arrays = [
-            self._parse(position, values, [keys[number] for number in present])
+            parse_column(self.title, self.names[position], self.types[position], values, [keys[at] for at in present])
             for position, values in enumerate(columns)
         ]
         return pa.RecordBatch.from_arrays(arrays, column_names(len(arrays))), present
 
-    def _parse(self, position: int, values: Sequence[bytes | None], keys: Sequence[bytes]) -> pa.Array:
-        kind, name = self.types[position], self.names[position]
-        if isinstance(kind, _BINARY):
-            return pa.array(values, pa.binary())
-        try:
-            texts = pa.array([None if value is None else value.decode() for value in values], pa.string())
-        except UnicodeDecodeError as error:
-            raise OperationError(f"table {self.title}: column '{name}' has bytes that are no text: {error}") from error
-        parsed, bad = column_reader(kind, _RULES.text(), f"column '{name}'")(texts)
-        if bad is not None and pc.any(bad).as_py():
-            row = pc.index(bad, True).as_py()
-            raise OperationError(
-                f"table {self.title}: column '{name}' of key {short_repr(keys[row])} is "
-                f"{short_repr(texts[row].as_py())}, which is no {kind}"
-            )
-        return parsed
+
+def parse_column(
+    title: str, name: str, kind: DataType, values: Sequence[bytes | None], keys: Sequence[bytes | str]
+) -> pa.Array:
+    """Return a column of a table, given the stored form of its values. `keys`: their keys or ids, for errors."""
+    if isinstance(kind, _BINARY):
+        return pa.array(values, pa.binary())
+    try:
+        texts = pa.array([None if value is None else value.decode() for value in values], pa.string())
+    except UnicodeDecodeError as error:
+        raise OperationError(f"table {title}: column '{name}' has bytes that are no text: {error}") from error
+    parsed, bad = column_reader(kind, _RULES.text(), f"column '{name}'")(texts)
+    if bad is not None and pc.any(bad).as_py():
+        row = pc.index(bad, True).as_py()
+        raise OperationError(
+            f"table {title}: column '{name}' of key {short_repr(keys[row])} is "
+            f"{short_repr(texts[row].as_py())}, which is no {kind}"
+        )
+    return parsed
 
 
 def _escape(value: bytes) -> bytes:
@@ -437,12 +440,7 @@ def build_table(schema: RowSchema, key: Sequence[int], options: TableOptions) ->
             f"table {options.title} declares no PRIMARY KEY, which the keys in Redis are made of: add "
             "PRIMARY KEY (…) NOT ENFORCED"
         )
-    for column in schema:
-        if not isinstance(column.type, _PLAIN):
-            raise UnsupportedError(
-                f"column '{column.name}' of table {options.title} is {column.type}, which a field of a hash does not "
-                "hold: declare it as STRING, and take it apart by functions of JSON"
-            )
+    check_types(schema, range(len(schema)), "a field of a hash", options)
     if not options.required(PREFIX):
         raise options.wrong(PREFIX.key(), "it is empty, and all keys of the database would be rows of the table")
     return HashTable(
@@ -453,6 +451,16 @@ def build_table(schema: RowSchema, key: Sequence[int], options: TableOptions) ->
         tuple(schema.types),
         tuple(key),
     )
+
+
+def check_types(schema: RowSchema, positions: Iterable[int], holder: str, options: TableOptions) -> None:
+    """Raise `UnsupportedError` for columns of types that are not stored as text."""
+    for column in (schema[position] for position in positions):
+        if not isinstance(column.type, _PLAIN):
+            raise UnsupportedError(
+                f"column '{column.name}' of table {options.title} is {column.type}, which {holder} does not "
+                "hold: declare it as STRING, and take it apart by functions of JSON"
+            )
 
 
 def read_address(options: TableOptions) -> RedisAddress:

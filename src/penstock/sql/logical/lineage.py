@@ -60,7 +60,8 @@ def name_table(options: Mapping[str, str], path: Sequence[str]) -> tuple[str, st
     url = options.get("url") or options.get("hosts", "").split(";")[0] or options.get("metric.endpoint-url")
     if url and "://" in url:
         namespace, path_of_url = name_database(url)
-        inner = options.get("index") or options.get("key-prefix") or options.get("collection-name") or path_of_url
+        keys = ("index", "key-prefix", "streams", "collection-name")
+        inner = next((options[key] for key in keys if options.get(key)), path_of_url)
         return namespace, inner or name
     return connector or "penstock", name
 
