@@ -442,7 +442,8 @@ class SubscriptionReader(connector.SourceReader[Any, SubscriptionSplit]):
         progress = self._source.progress
         self._failures = 0
         tags = [delivery.tag for delivery in deliveries if delivery.tag is not None]
-        messages = self._drop_repeated(deliveries) if self._source.drops_repeated else deliveries
+        drops = self._source.drops_repeated and progress is Progress.ACKNOWLEDGE
+        messages = self._drop_repeated(deliveries) if drops else deliveries
         batch = None
         if messages:
             batch = self._source.reading.read([delivery.message for delivery in messages], self._context)
