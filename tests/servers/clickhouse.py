@@ -37,7 +37,7 @@ class ClickHouse:
     def start(self) -> None:
         """Return when it answers."""
         program = Path(__file__).with_name("chdb_server.py")
-        command = [self._python, str(program), str(self.port), str(self._directory / "data")]
+        command = [self._python, "-I", str(program), str(self.port), str(self._directory / "data")]
         with (self._directory / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self._directory)
         deadline = time.monotonic() + _WAIT_S
