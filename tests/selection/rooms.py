@@ -68,7 +68,9 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "src/penstock/connectors/webhook.py": ("tests/connectors/http/",),
     "src/penstock/connectors/prometheus.py": ("tests/connectors/prometheus/",),
     "src/penstock/connectors/mysql/": ("tests/connectors/mysql/",),
+    "src/penstock/connectors/conditions.py": ("tests/connectors/opensearch/", "tests/connectors/clickhouse/"),
     "src/penstock/connectors/opensearch.py": ("tests/connectors/opensearch/",),
+    "src/penstock/connectors/opensearch_source.py": ("tests/connectors/opensearch/",),
     "src/penstock/connectors/postgres/": ("tests/connectors/postgres/",),
     "src/penstock/connectors/mqtt.py": ("tests/connectors/mqtt/",),
     "src/penstock/connectors/nats.py": ("tests/connectors/nats/",),
@@ -79,7 +81,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
         "tests/connectors/nats/",
     ),
     "src/penstock/connectors/redis/": ("tests/connectors/redis/",),
-    "src/penstock/connectors/clickhouse.py": ("tests/connectors/clickhouse/",),
+    "src/penstock/connectors/clickhouse": ("tests/connectors/clickhouse/",),
     "src/penstock/connectors/mongodb/": ("tests/connectors/mongodb/",),
     "src/penstock/connectors/file/": ("tests/connectors/test_file", "tests/simulation/test_file_sinks.py"),
     "src/penstock/datastream/": ("tests/datastream/",),
@@ -124,7 +126,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     **{f"{_SQL}connectors/{name}.py": ("tests/connectors/redis/",) for name in ("redis", "redis_streams")},
     f"{_SQL}connectors/aws.py": ("tests/connectors/aws/",),
     **{f"{_SQL}connectors/{name}.py": ("tests/connectors/aws/",) for name in ("dynamodb", "kinesis", "sqs")},
-    f"{_SQL}connectors/clickhouse.py": ("tests/connectors/clickhouse/",),
+    f"{_SQL}connectors/clickhouse": ("tests/connectors/clickhouse/",),
     f"{_SQL}connectors/mongodb": ("tests/connectors/mongodb/",),
     f"{_SQL}connectors/delta_catalog.py": ("tests/table/catalog/",),
     f"{_SQL}connectors/iceberg_catalog.py": ("tests/table/catalog/",),
@@ -134,6 +136,8 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
         f"{_SQL}connectors/{name}.py": ("tests/table/models/",)
         for name in ("pgvector", "qdrant", "sqlite_vec", "vector_stores")
     },
+    f"{_SQL}connectors/conditions.py": ("tests/connectors/opensearch/", "tests/connectors/clickhouse/"),
+    f"{_SQL}connectors/opensearch_reading.py": ("tests/connectors/opensearch/",),
     f"{_SQL}connectors/opensearch.py": (
         "tests/connectors/opensearch/",
         "tests/table/connectors/test_connectors_page.py",

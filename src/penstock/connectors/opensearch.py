@@ -191,9 +191,9 @@ class Service:
                     "their own"
                 )
 
-    def clients(self) -> list[HttpClient]:
-        """Return a client for each host."""
-        headers = {"Content-Type": "application/x-ndjson", "Accept": "application/json", "User-Agent": "penstock"}
+    def clients(self, content_type: str = "application/x-ndjson") -> list[HttpClient]:
+        """Return a client for each host, which sends contents of a type."""
+        headers = {"Content-Type": content_type, "Accept": "application/json", "User-Agent": "penstock"}
         if self.user is not None:
             login = b64encode(f"{self.user}:{self.password}".encode()).decode()
             headers["Authorization"] = f"Basic {login}"

@@ -7,12 +7,12 @@ one reader it is exactly once.
 
 **Consumers.** Each split is a consumer, `NAME-0`, `NAME-1` and so on, and keeps its name across restarts and rescaling.
 A reader that starts, or has lost its connection, first reads the pending entries of its own consumers again. It claims
-entries of all other consumers that are pending for longer than `claim_idle_ms`: those of readers that no longer exist,
-and of other programs. So that time must be longer than it takes from one checkpoint to the end of the next.
+entries that are pending for another consumer for longer than `claim_idle_ms`, such as a reader that no longer exists, or
+another program. So that time must be longer than it takes from one checkpoint to the end of the next.
 
 **Trimmed entries.** A pending entry that the stream has trimmed comes back empty (XREADGROUP), or not at all (XCLAIM,
-which also forgets it). So the source looks an entry up before it claims it. If an entry is gone that no checkpoint
-covers, the source fails. It also fails if entries were trimmed before the group has delivered them, which the counts of
+which also forgets it). So the source looks an entry up before it claims it. If no checkpoint covers a
+missing entry, the source fails. It also fails if entries were trimmed before the group has delivered them, which the counts of
 the stream and the group show; see `penstock.connectors.redis.stream_source`.
 """
 
@@ -229,7 +229,7 @@ class _Member(Subscription):
             yield not self._read_new()
 
     def _prepare_group(self, key: str) -> None:
-        """Create the group unless it exists; fail if it did, and is gone."""
+        """Create the group unless it exists; fail if a checkpoint knows it."""
         source = self._source
         (info, groups) = self._connections.execute([("XINFO", "STREAM", key), ("XINFO", "GROUPS", key)])
         state = read_state(info, key)
@@ -344,7 +344,7 @@ class _Member(Subscription):
             start = f"({ids[-1]}"
 
     def _deliver(self, key: str, entries: Iterable[Any]) -> None:
-        """Put entries into the inbox, except those that are there or with the job."""
+        """Put entries into the inbox, unless the inbox or the job has them."""
         delivered = self._delivered
         for packed_id, parts in entries:
             id = packed_id.decode()

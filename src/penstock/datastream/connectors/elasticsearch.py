@@ -9,12 +9,14 @@ from penstock.connectors.opensearch import (
     OpensearchSink,
     OpensearchSinkBuilder,
 )
+from penstock.connectors.opensearch_source import Document, OpensearchSource
 
 #: PyFlink's name of `OpensearchSink`
 ElasticsearchSink = OpensearchSink
 
 __all__ = [
     "BulkAction",
+    "Document",
     "Elasticsearch7SinkBuilder",
     "ElasticsearchEmitter",
     "ElasticsearchSink",
@@ -22,4 +24,5 @@ __all__ = [
     "FlushBackoffType",
     "OpensearchSink",
     "OpensearchSinkBuilder",
+    "OpensearchSource",
 ]

@@ -13,9 +13,10 @@ columns outside the key, an update that moves a row to another index deletes the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
+from functools import partial
 from typing import Any, Final, cast
 
 import numpy as np
@@ -35,6 +36,8 @@ from penstock.connectors.opensearch import (
     bulk_settings,
 )
 from penstock.runtime.connector import SinkWriter, SinkWriterContext
+from penstock.sql.connectors import opensearch_reading as reading
+from penstock.sql.connectors.jdbc import LOOKUP_OPTIONS
 from penstock.sql.data import types
 from penstock.sql.data.arrow import columns_of_changes, to_values
 from penstock.sql.data.datetimes import DAY_NS, format_date, format_time, format_timestamp
@@ -44,8 +47,8 @@ from penstock.sql.datetime_format import formatting, patterns
 from penstock.sql.formats.format import Formats, MessageEncoder
 from penstock.sql.functions.casts import cast_kernel
 from penstock.sql.functions.definition import Session
-from penstock.sql.logical.nodes import ALL, DELETE, INSERTS, UPDATE_BEFORE, PlanColumn, RowSchema, Write
-from penstock.sql.tables.connector import TableConnector, TableOptions
+from penstock.sql.logical.nodes import ALL, DELETE, INSERTS, UPDATE_BEFORE, PlanColumn, RowSchema, Scan, Write
+from penstock.sql.tables.connector import TableConnector, TableLookup, TableOptions
 from penstock.sql.tables.tables import TableWriter
 
 _TEXT: Final = types.VarCharType(types.LENGTH_MAX)
@@ -266,8 +269,7 @@ class Documents:
         return BulkAction.merge(index, id, document)
 
     def _ids(self, columns: pa.RecordBatch) -> list[str]:
-        parts = [show_values(columns.column(index), self.schema[index].type) for index in self.key]
-        return parts[0] if len(parts) == 1 else list(map(self.delimiter.join, zip(*parts, strict=True)))
+        return _build_ids(self.key, [self.schema[index].type for index in self.key], self.delimiter, columns.columns)
 
     def _versions(self, columns: pa.RecordBatch) -> list[int] | None:
         if self.version is None:
@@ -284,6 +286,12 @@ class Documents:
                     "versions are 0 or above"
                 )
         return versions  # type: ignore[return-value]
+
+
+def _build_ids(places: Sequence[int], kinds: Sequence[DataType], delimiter: str, columns: Sequence[Any]) -> list[str]:
+    """Return the ids of documents, given columns; `places` says which ones are the primary key."""
+    parts = [show_values(columns[place], kind) for place, kind in zip(places, kinds, strict=True)]
+    return parts[0] if len(parts) == 1 else list(map(delimiter.join, zip(*parts, strict=True)))
 
 
 class OpensearchTableSink(BulkSink):
@@ -424,7 +432,7 @@ POOL_TIMEOUT: Final = _time(
 CONNECT_TIMEOUT: Final = _time("connection.timeout", 10_000, "How long it may take to connect.")
 SOCKET_TIMEOUT: Final = _time("socket.timeout", 60_000, "How long a response may take.")
 FORMAT: Final = _word("format", "json", ("json",), "The format of documents, whose options begin with `json.`.")
-OPTIONAL: Final = (
+OPTIONAL: Final[tuple[ConfigOption[Any], ...]] = (
     DELIMITER,
     USERNAME,
     PASSWORD,
@@ -440,6 +448,8 @@ OPTIONAL: Final = (
     IN_FLIGHT,
     VERSION,
     MODE,
+    *reading.OPTIONS,
+    *LOOKUP_OPTIONS,
     PREFIX,
     POOL_TIMEOUT,
     CONNECT_TIMEOUT,
@@ -461,6 +471,31 @@ class OpensearchConnector(TableConnector):
     def more_options(self, options: TableOptions, columns: Sequence[str]) -> Iterable[str]:
         """Return the options of the format."""
         return self._formats.option_keys(_with_format(options))
+
+    def readable_metadata(self, options: TableOptions) -> Mapping[str, DataType]:
+        """Return what describes a document besides its content."""
+        return reading.METADATA
+
+    def scan(self, scan: Scan, options: TableOptions) -> reading.DocumentScan:
+        """Return the scan. Raises `UnsupportedError` for an index whose name depends on the rows."""
+        index = options.required(INDEX)
+        if _PART.search(index):
+            raise UnsupportedError(
+                f"table {options.title} cannot be read, since the name of its index depends on the rows: declare "
+                f"another table with the indexes to read, such as '{_PART.sub('*', index)}'"
+            )
+        table_format, below = self._formats.find(_with_format(options))
+        return reading.build_scan(scan, read_service(options), index, table_format, below, options)
+
+    def lookup(self, scan: Scan, key: Sequence[int], options: TableOptions) -> TableLookup:
+        """Return the look-up: by ids if the keys have the whole primary key, otherwise by fields."""
+        to_ids = None
+        if scan.key and set(scan.key) <= set(key):
+            kinds = [scan.schema[position].type for position in scan.key]
+            _check_key_types(kinds, options)
+            places = [list(key).index(position) for position in scan.key]
+            to_ids = partial(_build_ids, places, kinds, options.read(DELIMITER))
+        return reading.build_lookup(self.scan(scan, options), key, to_ids)
 
     def writer(self, write: Write, options: TableOptions) -> TableWriter:
         """Return a writer, which writes by primary key if the table declares one."""
@@ -486,12 +521,7 @@ class OpensearchConnector(TableConnector):
 
     def _documents(self, write: Write, options: TableOptions) -> Documents:
         schema, key = write.schema, tuple(write.key)
-        illegal = [str(schema[index].type) for index in key if isinstance(schema[index].type, _NO_KEYS)]
-        if illegal:
-            raise ValidationError(
-                f"The table has a primary key on columns of illegal types: {', '.join(illegal)}, which have no text "
-                f"for the id of a document: table {options.title}"
-            )
+        _check_key_types([schema[index].type for index in key], options)
         table_format, below = self._formats.find(_with_format(options))
         encoder = table_format.encoding(schema, below).messages
         assert encoder is not None
@@ -519,6 +549,15 @@ _BACKOFFS: Final = {
     "CONSTANT": FlushBackoffType.CONSTANT,
     "DISABLED": FlushBackoffType.NONE,
 }
+
+
+def _check_key_types(kinds: Iterable[DataType], options: TableOptions) -> None:
+    illegal = [str(kind) for kind in kinds if isinstance(kind, _NO_KEYS)]
+    if illegal:
+        raise ValidationError(
+            f"The table has a primary key on columns of illegal types: {', '.join(illegal)}, which have no text "
+            f"for the id of a document: table {options.title}"
+        )
 
 
 def _with_format(options: TableOptions) -> TableOptions:
