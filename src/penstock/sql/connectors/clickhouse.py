@@ -1,4 +1,6 @@
-"""`clickhouse`: writes rows into tables of ClickHouse, in batches with deduplication tokens.
+"""`clickhouse`: reads, looks up and writes rows of tables of ClickHouse.
+
+Rows are written in batches with deduplication tokens; `clickhouse_reading` has the reading.
 
 A table without a primary key takes inserts. With one, each change is a row too: the server's table is a
 ReplacingMergeTree that is ordered by the key. `sink.version-column` names its version column, which is either a column
@@ -23,12 +25,14 @@ from penstock.codecs.column_data import ColumnData
 from penstock.connectors import clickhouse
 from penstock.connectors.base import DeliveryGuarantee
 from penstock.runtime.connector import SinkWriter, SinkWriterContext
+from penstock.sql.connectors import clickhouse_reading as reading
+from penstock.sql.connectors.jdbc import LOOKUP_OPTIONS
 from penstock.sql.data import types
 from penstock.sql.data.arrow import columns_of_changes
 from penstock.sql.data.errors import TableRuntimeError, ValidationError
 from penstock.sql.data.types import DataType
-from penstock.sql.logical.nodes import ALL, DELETE, INSERTS, UPDATE_BEFORE, RowSchema, Write
-from penstock.sql.tables.connector import TableConnector, TableOptions
+from penstock.sql.logical.nodes import ALL, DELETE, INSERTS, UPDATE_BEFORE, RowSchema, Scan, Write
+from penstock.sql.tables.connector import TableConnector, TableLookup, TableOptions
 from penstock.sql.tables.tables import TableWriter
 
 _PLAIN: Final = (
@@ -236,17 +240,28 @@ class ClickHouseConnector(TableConnector):
         IN_FLIGHT,
         VERSION,
         DELETED,
+        *reading.OPTIONS,
+        *LOOKUP_OPTIONS,
     )
 
     def more_options(self, options: TableOptions, columns: Sequence[str]) -> Iterable[str]:
         """Return the settings of ClickHouse, which begin with `settings.`."""
         return [key for key in options if key.startswith(_SETTINGS)]
 
+    def scan(self, scan: Scan, options: TableOptions) -> reading.ClickHouseScan:
+        """Return the scan. Raises `ValidationError` and `UnsupportedError` for tables that cannot be read."""
+        check_types(options.title, scan.schema, "read from")
+        return reading.build_scan(scan, read_table(options), options)
+
+    def lookup(self, scan: Scan, key: Sequence[int], options: TableOptions) -> TableLookup:
+        """Return the look-up. Raises `UnsupportedError` for key columns that the server compares otherwise."""
+        return reading.build_lookup(self.scan(scan, options), key)
+
     def writer(self, write: Write, options: TableOptions) -> TableWriter:
         """Return the writer. Raises `ValidationError` and `UnsupportedError` for tables that cannot be written."""
         if write.overwrites:
             raise UnsupportedError(f"INSERT OVERWRITE into table {options.title} is not supported: truncate it first")
-        check_types(options.title, write.schema)
+        check_types(options.title, write.schema, "written into")
         names, key = write.schema.names, tuple(write.key)
         version, deleted = options.read(VERSION), options.read(DELETED)
         if (version or deleted) and not key:
@@ -296,7 +311,7 @@ def read_table(options: TableOptions) -> clickhouse.ClickHouseTable:
         raise options.wrong(URL.key(), str(error)) from error
 
 
-def check_types(title: str, schema: RowSchema) -> None:
+def check_types(title: str, schema: RowSchema, verb: str) -> None:
     """Raise `UnsupportedError` for column types that are not converted."""
     for column in schema:
         kind: DataType = column.type
@@ -304,6 +319,6 @@ def check_types(title: str, schema: RowSchema) -> None:
             kind = kind.element_type
         if not isinstance(kind, _PLAIN):
             raise UnsupportedError(
-                f"column '{column.name}' of table {title} is {column.type}, which is not written into ClickHouse: "
+                f"column '{column.name}' of table {title} is {column.type}, which is not {verb} ClickHouse: "
                 "declare it as STRING"
             )
