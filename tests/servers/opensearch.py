@@ -1,109 +1,35 @@
-"""A real OpenSearch: its server's jars as one embedded node without security, on a port of loopback.
-
-It is up after some ten seconds and takes about 400 MB of memory. It needs a Java 17 or 21 with its compiler.
-"""
+"""A real OpenSearch, that of `penstock try opensearch`, which tests may kill and start again."""
 
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from tests.servers.ports import free_port
 from tests.servers.waiting import await_true
 
-from penstock.base.errors import OperationError
-from penstock.cli.trial.servers import installed, java
-
-VERSION: Final = "2.19.6"
-_JARS: Final = (
-    f"org.opensearch:opensearch:{VERSION}",
-    f"org.opensearch.plugin:transport-netty4-client:{VERSION}",
-    f"org.opensearch.plugin:analysis-common:{VERSION}",
-    f"org.opensearch.plugin:mapper-extras-client:{VERSION}",
-    "org.apache.logging.log4j:log4j-core:2.25.4",
-)
-_MAIN: Final = """
-import java.util.*;
-import org.opensearch.common.settings.Settings;
-import org.opensearch.node.*;
-
-public class Main extends Node {
-    Main(Settings settings) {
-        super(InternalSettingsPreparer.prepareEnvironment(settings, Map.of(), null, () -> "test"), List.of(
-            org.opensearch.transport.Netty4Plugin.class, org.opensearch.index.mapper.MapperExtrasPlugin.class,
-            org.opensearch.analysis.common.CommonAnalysisPlugin.class), true);
-    }
-    public static void main(String[] a) throws Exception {
-        Settings.Builder settings = Settings.builder().put("path.home", a[1]).put("path.data", a[1] + "/data")
-            .put("cluster.name", "test").put("node.name", "test").put("network.host", "127.0.0.1")
-            .put("http.port", a[0]).put("transport.port", a[2]).put("http.type", "netty4")
-            .put("transport.type", "netty4").put("discovery.type", "single-node")
-            .put("cluster.routing.allocation.disk.threshold_enabled", false);
-        new Main(settings.build()).start();
-        Thread.currentThread().join();
-    }
-}
-"""
+from penstock.cli.trial.opensearch import OpensearchServer
 
 
-def installation() -> Path:
-    """The directory with the server, fetched once into the user's cache.
-
-    Raises:
-        PenstockError: without a Java that has a compiler, or if the jars cannot be fetched.
-    """
-    compiler = Path(java()).with_name("javac")
-    if not compiler.exists():
-        raise OperationError("OpenSearch is started by a small Java program, and there is no javac")
-
-    def compile_main(directory: Path) -> None:
-        (directory / "Main.java").write_text(_MAIN)
-        command = [str(compiler), "-nowarn", "-d", str(directory), "-cp", f"{directory}/jars/*"]
-        subprocess.run([*command, str(directory / "Main.java")], check=True, capture_output=True)
-
-    return installed(f"opensearch-{VERSION}", _JARS, compile_main)
-
-
-class Opensearch:
+class Opensearch(OpensearchServer):
     """A server that can be killed and started again."""
 
     def __init__(self, directory: Path) -> None:
-        self.port, self._transport_port = free_port(), free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        self._directory = directory
-        self.process: subprocess.Popen[bytes] | None = None
+        directory.mkdir(parents=True, exist_ok=True)
+        super().__init__(directory, free_port(), free_port())
 
     def start(self) -> None:
-        home = installation()
-        (self._directory / "config").mkdir(parents=True, exist_ok=True)
-        options = ["-Xms512m", "-Xmx512m", "-XX:+UseSerialGC", "-Dlog4j2.disable.jmx=true"]
-        options.append("-Dopensearch.set.netty.runtime.available.processors=false")
-        arguments = [str(self.port), str(self._directory), str(self._transport_port)]
-        command = [java(), *options, "-cp", f"{home}:{home}/jars/*", "Main", *arguments]
-        with (self._directory / "log").open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+        self.launch()
 
     def await_up(self) -> None:
-        await_true(self.is_up, f"OpenSearch does not answer: {(self._directory / 'log').read_text()[-3000:]}")
+        await_true(self.is_up, f"OpenSearch does not answer: {self.log.read_text()[-3000:]}")
 
     def is_up(self) -> bool:
-        try:
-            self.call("GET", "/_cluster/health?wait_for_status=yellow&timeout=5s")
-        except OSError:
-            return False
-        return True
-
-    def kill(self) -> None:
-        if self.process is not None:
-            self.process.send_signal(signal.SIGKILL)
-            self.process.wait()
-            self.process = None
+        return self.is_ready()
 
     def call(self, method: str, path: str, body: object = None) -> Any:
         content = None if body is None else json.dumps(body).encode()

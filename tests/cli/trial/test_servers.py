@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from penstock.base.errors import MissingPathError, OperationError
+from penstock.base.errors import MissingPathError, OperationError, PenstockError
 from penstock.cli.main import main
-from penstock.cli.trial import servers
-from penstock.cli.trial.commands import await_ready
+from penstock.cli.trial import opensearch, servers
+from penstock.cli.trial.commands import await_ready, free_port
 from penstock.cli.trial.servers import find_programs
 
 
@@ -44,7 +44,7 @@ def test_without_a_postgresql_the_error_says_what_to_install(tmp_path: Path, mon
         find_programs({"PATH": ""}, [])
 
 
-@pytest.mark.parametrize("server", ["kafka", "postgres", "mysql", "redis"])
+@pytest.mark.parametrize("server", ["kafka", "postgres", "mysql", "redis", "opensearch"])
 def test_a_port_that_is_taken_is_an_error_that_says_what_to_do(server: str) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -67,6 +67,25 @@ def test_a_redis_answers_and_stops(tmp_path: Path) -> None:
     await_ready("Valkey", server)
     server.stop()
     assert not server.is_ready()
+
+
+@pytest.mark.slow
+def test_an_opensearch_answers_and_stops(tmp_path: Path) -> None:
+    try:
+        server = opensearch.OpensearchServer(tmp_path, free_port(), free_port())
+    except PenstockError as error:
+        pytest.skip(f"OpenSearch cannot be installed: {error}")
+    server.launch()
+    await_ready("OpenSearch", server)
+    server.stop()
+    assert not server.is_ready()
+
+
+def test_without_a_compiler_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opensearch, "cache", lambda: tmp_path)
+    monkeypatch.setattr(opensearch, "java", lambda needed_by: str(tmp_path / "java"))
+    with pytest.raises(MissingPathError, match=r"no javac beside .*apt-get install openjdk"):
+        opensearch.installation()
 
 
 def test_without_a_redis_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

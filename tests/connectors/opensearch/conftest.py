@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 from tests.connectors.opensearch.service import FakeService, fake_service
-from tests.servers.opensearch import Opensearch, installation, opensearch_server
+from tests.servers.opensearch import Opensearch, opensearch_server
 
 from penstock.base.errors import PenstockError
+from penstock.cli.trial.opensearch import installation
 
 
 @pytest.fixture

@@ -178,6 +178,20 @@ def redis(port: int) -> None:
     try_redis(port, Console())
 
 
+@try_command.command("opensearch")
+@click.option("--port", type=_PORT, default=9200, show_default=True, help="The port on 127.0.0.1.")
+def opensearch(port: int) -> None:
+    """Run OpenSearch: one node without security.
+
+    It needs a JDK of Java 17 or 21. On the first run, it downloads OpenSearch from Maven Central into the user's cache.
+    """
+    from rich.console import Console
+
+    from penstock.cli.trial.commands import try_opensearch
+
+    try_opensearch(port, Console())
+
+
 @click.command(
     "sim",
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},

@@ -1,4 +1,4 @@
-"""`penstock try kafka`, `postgres`, `mysql` and `redis`: run a server in the foreground.
+"""`penstock try kafka`, `postgres`, `mysql`, `redis` and `opensearch`: run a server in the foreground.
 
 `serve` starts the server, prints its address, and stops it when the command ends.
 """
@@ -21,7 +21,7 @@ from rich.console import Console
 
 from penstock.base.errors import OperationError, ResourceError
 from penstock.cli.demo.run import busy
-from penstock.cli.trial import mysql
+from penstock.cli.trial import mysql, opensearch
 from penstock.cli.trial import servers as kafka
 from penstock.cli.trial import servers as postgres
 from penstock.cli.trial import servers as redis
@@ -180,3 +180,16 @@ def try_redis(port: int, console: Console) -> None:
     program = redis.find_redis(os.environ)
     name = "Redis" if program.name.startswith("redis") else "Valkey"
     serve(name, f"redis://127.0.0.1:{port}/0", port, lambda folder: redis.RedisServer(program, folder, port), console)
+
+
+def try_opensearch(port: int, console: Console) -> None:
+    """Run OpenSearch until a signal ends it. Raises `PenstockError` if it cannot be run."""
+    check_port(port)
+    if not opensearch.is_installed():
+        with busy(console, f"fetching OpenSearch {opensearch.VERSION} from Maven Central, once"):
+            opensearch.installation()
+
+    def make(folder: Path) -> opensearch.OpensearchServer:
+        return opensearch.OpensearchServer(folder, port, free_port())
+
+    serve(f"OpenSearch {opensearch.VERSION}", f"http://127.0.0.1:{port}", port, make, console)

@@ -42,13 +42,13 @@ def cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock" / "servers"
 
 
-def java() -> str:
-    """Return the path of the `java` executable.
+def java(needed_by: str = "Kafka") -> str:
+    """Return the path of the `java` executable. `needed_by`: what needs it, for errors.
 
     Raises:
         JavaNotFoundError: if there is no Java; the message says what to install.
     """
-    return str(find_java(os.environ, needed_by="Kafka") / "bin" / "java")
+    return str(find_java(os.environ, needed_by=needed_by) / "bin" / "java")
 
 
 def installed(name: str, coordinates: Iterable[str], finish: Callable[[Path], None] | None = None) -> Path:

@@ -7,13 +7,13 @@ one reader it is exactly once.
 
 **Consumers.** Each split is a consumer, `NAME-0`, `NAME-1` and so on, and keeps its name across restarts and rescaling.
 A reader that starts, or has lost its connection, first reads the pending entries of its own consumers again. It claims
-entries that are pending for another consumer for longer than `claim_idle_ms`, such as a reader that no longer exists, or
-another program. So that time must be longer than it takes from one checkpoint to the end of the next.
+entries that are pending for another consumer for longer than `claim_idle_ms`, such as a reader that no longer exists,
+or another program. So that time must be longer than it takes from one checkpoint to the end of the next.
 
 **Trimmed entries.** A pending entry that the stream has trimmed comes back empty (XREADGROUP), or not at all (XCLAIM,
-which also forgets it). So the source looks an entry up before it claims it. If no checkpoint covers a
-missing entry, the source fails. It also fails if entries were trimmed before the group has delivered them, which the counts of
-the stream and the group show; see `penstock.connectors.redis.stream_source`.
+which also forgets it). So the source looks an entry up before it claims it. If no checkpoint covers a missing entry,
+the source fails. It also fails if entries were trimmed before the group has delivered them, which the counts of the
+stream and the group show; see `penstock.connectors.redis.stream_source`.
 """
 
 from __future__ import annotations
