@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from tests.connectors.opensearch.service import FakeService
-from tests.table.connectors.tables import build_reader, build_write
+from tests.table.connectors.tables import build_write
 
 from penstock.base.errors import JobExecutionError, UnsupportedError
 from penstock.base.secrets import hide
@@ -244,8 +244,6 @@ def test_tables_that_cannot_be_written() -> None:
         writer_of(ddl("v BIGINT", sink__version__column="v"))
     with pytest.raises(UnsupportedError, match="INSERT OVERWRITE"):
         built_in().writer(build_write(ddl("v BIGINT"), overwrites=True))
-    with pytest.raises(ValidationError, match="can only be used as a sink"):
-        build_reader(ddl("v BIGINT"))
 
 
 def test_the_password_is_hidden() -> None:
