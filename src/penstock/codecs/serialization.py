@@ -113,6 +113,27 @@ def decode_each(decode: Callable[[bytes], Any], messages: Sequence[bytes]) -> De
     return Deserialized([values[position] for position in positions], positions, bad)
 
 
+def decode_records(decode: Callable[[X], Any], records: Iterable[X]) -> Deserialized:
+    """Decode whole records one by one, each once; `decode` may reuse an object that it has returned.
+
+    `decode` returns None for a record to leave out.
+    """
+    decode = with_own_results(decode)
+    values: list[Any] = []
+    positions: list[int] = []
+    bad: list[BadMessage] = []
+    for position, record in enumerate(records):
+        try:
+            value = decode(record)
+        except BAD_RECORD as error:
+            bad.append(BadMessage(position, format_reason(error), error))
+            continue
+        if value is not None:
+            values.append(value)
+            positions.append(position)
+    return Deserialized(values, positions, bad)
+
+
 def format_reason(error: BaseException) -> str:
     """Return a one-line reason why a record could not be read."""
     if isinstance(error, UnicodeDecodeError):

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from penstock.base.copies import with_own_results
 from penstock.base.errors import ConfigurationError
 from penstock.base.output_tag import OutputTag
 from penstock.base.typeinfo import TypeInformation, Types
@@ -198,20 +197,7 @@ class KinesisDeserializationSchema(ABC, Generic[T]):
 
     def deserialize_batch(self, records: KinesisRecords) -> serialization.Deserialized:
         """Return the records of a batch. By default this calls `deserialize` for each."""
-        deserialize = with_own_results(self.deserialize)
-        values: list[Any] = []
-        positions: list[int] = []
-        bad: list[serialization.BadMessage] = []
-        for position, record in enumerate(records):
-            try:
-                value = deserialize(record)
-            except serialization.BAD_RECORD as error:
-                bad.append(serialization.BadMessage(position, serialization.format_reason(error), error))
-                continue
-            if value is not None:
-                values.append(value)
-                positions.append(position)
-        return serialization.Deserialized(values, positions, bad)
+        return serialization.decode_records(self.deserialize, records)
 
     def get_produced_type(self) -> TypeInformation:
         """Return the type of the records; any Python object, unless overridden."""

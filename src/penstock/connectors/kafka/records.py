@@ -12,7 +12,6 @@ from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
-from penstock.base.copies import with_own_results
 from penstock.base.errors import ConfigurationError, WrongTypeError
 from penstock.base.output_tag import OutputTag
 from penstock.base.typeinfo import TypeInformation, Types
@@ -177,20 +176,7 @@ class KafkaRecordDeserializationSchema(ABC, Generic[T]):
 
         By default this calls `deserialize` for each record, which may reuse an object that it has returned.
         """
-        deserialize = with_own_results(self.deserialize)
-        values: list[Any] = []
-        positions: list[int] = []
-        bad: list[serialization.BadMessage] = []
-        for position, record in enumerate(records):
-            try:
-                value = deserialize(record)
-            except serialization.BAD_RECORD as error:
-                bad.append(serialization.BadMessage(position, serialization.format_reason(error), error))
-                continue
-            if value is not None:
-                values.append(value)
-                positions.append(position)
-        return serialization.Deserialized(values, positions, bad)
+        return serialization.decode_records(self.deserialize, records)
 
     def get_produced_type(self) -> TypeInformation:
         """Return the type of the records; any Python object, unless overridden."""
