@@ -50,6 +50,7 @@ _QUERY_HEAD: Final = struct.Struct("<IIBHH")
 _STANDALONE: Final = 1
 _ANSI_QUOTES: Final = 4
 _NO_BACKSLASH_ESCAPES: Final = 0x100000
+_DESCRIBED_MAX: Final = 10_000
 _CONTROL: Final = re.compile(r"\s*(BEGIN|COMMIT|ROLLBACK|SAVEPOINT|XA|RELEASE)\b", re.IGNORECASE)
 #: the number of metadata bytes of each column type in a table map event
 _METADATA: Final[Mapping[int, int]] = {
@@ -161,6 +162,8 @@ class LogParser:
     def __init__(self, position: LogPosition, wants: Callable[[TableId], bool]) -> None:
         self._wants = wants
         self._tables: dict[int, LoggedTable | None] = {}
+        #: by their bytes: every transaction describes its tables again
+        self._described: dict[bytes, LoggedTable] = {}
         self._offset = position.offset
         self._gtids = GtidSet(position.gtids)
         self._gtid: tuple[str, str] | None = None
@@ -215,7 +218,9 @@ class LogParser:
     def _reach(self) -> None:
         """Record that no transaction is open."""
         self.events = 0
-        self.boundary = replace(self.boundary, offset=self._offset)
+        before = self.boundary
+        if before.offset != self._offset:
+            self.boundary = LogPosition(before.file, self._offset, 0, 0, before.gtids, before.server)
 
     def _rotate(self, packet: bytes) -> None:
         (self._offset,) = struct.unpack_from("<Q", packet, 20)
@@ -254,7 +259,7 @@ class LogParser:
             return self._read_rows(packet, at, seconds, *rows)
         if code == _TABLE_MAP:
             table_number = int.from_bytes(packet[at : at + 6], "little")
-            self._tables[table_number] = _read_table(packet, at + 8, self._wants)
+            self._tables[table_number] = self._describe(packet[at + 8 :])
         elif code == _XID:
             self._commit()
         elif code == _QUERY:
@@ -277,6 +282,18 @@ class LogParser:
             _check_code(code)
         return None
 
+    def _describe(self, data: bytes) -> LoggedTable | None:
+        """Return the described table, the same object for the same description; None if it is not wanted."""
+        table = self._described.get(data)
+        if table is not None:
+            return table if self._wants(table.table_id) else None
+        table = _read_table(data, 0, self._wants)
+        if table is not None:
+            if len(self._described) >= _DESCRIBED_MAX:
+                self._described.clear()
+            self._described[data] = table
+        return table
+
     def _begin(self, source: str, number: str, is_transaction: bool) -> None:
         self._gtid = (source, number)
         self._is_in_transaction = True
@@ -288,7 +305,8 @@ class LogParser:
         if self._gtid is not None:
             if self._gtid[0]:
                 self._gtids.add(*self._gtid)
-                self.boundary = replace(self.boundary, gtids=str(self._gtids))
+                before = self.boundary
+                self.boundary = LogPosition(before.file, self._offset, 0, 0, str(self._gtids), before.server)
             elif self.boundary.gtids and not self._gtids:
                 self.boundary = replace(self.boundary, gtids="")
             self._gtid = None

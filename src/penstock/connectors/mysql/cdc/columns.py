@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ METADATA_TYPES: Final[Mapping[str, pa.DataType]] = {
     "row_kind": pa.string(),
 }
 _SHORT: Final = ("+I", "-U", "+U", "-D")
+_UPDATE: Final = bytes((UPDATE_BEFORE, UPDATE_AFTER))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,8 @@ class ColumnOutput(Output[Any]):
         self._batches: list[pa.RecordBatch] = []
         self._kinds = bytearray()
         self._readers: dict[int, tuple[TableDefinition, list[_Reader]]] = {}
+        #: the rows that are no columns yet: those of one definition, so that small transactions share a batch
+        self._pending: _Pending | None = None
 
     @staticmethod
     def factory(outputs: Sequence[OutputColumn], values: ValueSettings) -> Callable[[], ColumnOutput]:
@@ -78,23 +81,35 @@ class ColumnOutput(Output[Any]):
 
         Raises:
             OperationError: if the table has no column of a name.
-            FormatError: if a value does not fit the declared type.
+            FormatError: if a value does not fit the declared type; maybe only from `take`.
         """
-        rows: list[Any] = []
-        kinds = bytearray()
+        pending = self._pending
+        if pending is None or pending.definition is not definition:
+            self._build()
+            pending = self._pending = _Pending(definition, self._find_readers(definition))
+        rows, kinds = pending.rows, pending.kinds
+        before_count = len(rows)
         for _, kind, before, after in changes:
             if kind == UPDATE_AFTER:
                 rows += (before, after)
-                kinds += bytes((UPDATE_BEFORE, UPDATE_AFTER))
+                kinds += _UPDATE
             else:
                 rows.append(before if kind == DELETE else after)
                 kinds.append(kind)
-        arrays = [reader(rows, kinds, meta) for reader in self._find_readers(definition)]
+        pending.times.append((meta["op_ts"], len(rows) - before_count))
+
+    def _build(self) -> None:
+        """Make columns of the pending rows."""
+        pending, self._pending = self._pending, None
+        if pending is None or not pending.rows:
+            return
+        arrays = [reader(pending) for reader in pending.readers]
         self._batches.append(pa.RecordBatch.from_arrays(arrays, [output.name for output in self._outputs]))
-        self._kinds += kinds
+        self._kinds += pending.kinds
 
     def take(self, max_records: int) -> ColumnBatch | None:
         """See `Output`."""
+        self._build()
         if not self._batches:
             return None
         batches, self._batches = self._batches, []
@@ -127,21 +142,28 @@ class ColumnOutput(Output[Any]):
         return partial(_read_column, output, column, place, natural, to_text)
 
 
-_Reader = Callable[[Sequence[Any], bytearray, Mapping[str, Any]], pa.Array]
+@dataclass(slots=True)
+class _Pending:
+    """Rows of a definition: their values, their kinds, and the time (ms) of so many of them."""
+
+    definition: TableDefinition
+    readers: list[_Reader]
+    rows: list[Any] = field(default_factory=list)
+    kinds: bytearray = field(default_factory=bytearray)
+    times: list[tuple[int, int]] = field(default_factory=list)
 
 
-def _read_metadata(
-    output: OutputColumn, definition: TableDefinition, rows: Sequence[Any], kinds: bytearray, meta: Mapping[str, Any]
-) -> pa.Array:
+_Reader = Callable[[_Pending], pa.Array]
+
+
+def _read_metadata(output: OutputColumn, definition: TableDefinition, pending: _Pending) -> pa.Array:
     if output.metadata == "row_kind":
-        values: list[Any] = [_SHORT[kind] for kind in kinds]
+        values: list[Any] = [_SHORT[kind] for kind in pending.kinds]
+    elif output.metadata == "op_ts":
+        values = [time for time, count in pending.times for _ in range(count)]
     else:
-        value = {
-            "database_name": definition.table_id.schema,
-            "table_name": definition.table_id.table,
-            "op_ts": meta["op_ts"],
-        }[output.metadata or ""]
-        values = [value] * len(rows)
+        table_id = definition.table_id
+        values = [table_id.schema if output.metadata == "database_name" else table_id.table] * len(pending.rows)
     return pa.array(values, METADATA_TYPES[output.metadata or ""]).cast(output.type)
 
 
@@ -151,11 +173,9 @@ def _read_column(
     place: int,
     natural: pa.DataType,
     to_text: Callable[[Any], str] | None,
-    rows: Sequence[Any],
-    kinds: bytearray,
-    meta: Mapping[str, Any],
+    pending: _Pending,
 ) -> pa.Array:
-    values = [row[place] for row in rows]
+    values = [row[place] for row in pending.rows]
     if to_text is not None:
         return pa.array([v if v is None or isinstance(v, str) else to_text(v) for v in values], pa.string())
     try:

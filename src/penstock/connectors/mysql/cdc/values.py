@@ -632,5 +632,9 @@ class RowParser:
             return []
         columns = list(zip(*rows, strict=True))
         for index, parse in self._parsers:
-            columns[index] = tuple(None if value is None else parse(value) for value in columns[index])
+            column = columns[index]
+            if None in column:
+                columns[index] = tuple(None if value is None else parse(value) for value in column)
+            else:
+                columns[index] = tuple(map(parse, column))
         return list(zip(*columns, strict=True))
