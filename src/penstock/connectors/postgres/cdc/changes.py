@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -20,9 +20,10 @@ from penstock.connectors.cdc import events
 from penstock.connectors.postgres.cdc import replication, schemas
 from penstock.connectors.postgres.cdc.options import ALL, FAIL, UPSERT
 from penstock.connectors.postgres.cdc.position import CdcTable, Key, LogPosition, SeenKeys, TablePosition, TableState
-from penstock.connectors.postgres.text_columns import parse_batch
+from penstock.connectors.postgres.text_columns import parse_batch, parse_column, parse_texts
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = 0, 1, 2, 3
+_INSERT, _UPDATE, _DELETE = RowKind.INSERT, RowKind.UPDATE_AFTER, RowKind.DELETE
 _NUMBERS: Final = frozenset({20, 21, 23})
 #: Returns the current schema of a table in the catalog, by its OID; None if the table was dropped.
 Describe: TypeAlias = Callable[[int], schemas.LoggedSchema | None]
@@ -35,6 +36,15 @@ class Columns:
     places: list[int]
     key: list[tuple[int, Callable[[str], int | str]]]
     key_alone: list[bool]
+
+    is_whole: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.is_whole = self.places == list(range(len(self.key_alone)))
+
+    def select(self, values: replication.Values) -> replication.Values:
+        """Return the values of the source's columns; the row itself if these are all of its columns, in order."""
+        return values if self.is_whole else [values[index] for index in self.places]
 
 
 @dataclass(slots=True)
@@ -120,7 +130,8 @@ class ChangeReader:
         self, tables: Iterable[FollowedTable], position: LogPosition, output: Output, passed: Iterable[int] = ()
     ) -> None:
         self.tables = {followed.state.oid: followed for followed in tables}
-        self.position = position
+        #: the position, in parts: it moves with each change
+        self._lsn, self._commit_lsn, self._read = position.lsn, position.commit_lsn, position.changes
         self.output = output
         self.passed = set(passed)
         self._begin: replication.Begin | None = None
@@ -128,6 +139,11 @@ class ChangeReader:
         self._skips = 0
         self._end_lsn = 0
         self.note_rows()
+
+    @property
+    def position(self) -> LogPosition:
+        """The log position after what was read."""
+        return LogPosition(self._lsn, self._commit_lsn, self._read)
 
     def note_rows(self) -> None:
         """Record that rows have been read: forget them only after the last of their snapshots."""
@@ -146,11 +162,11 @@ class ChangeReader:
 
     def sent(self, lsn: int) -> None:
         """Note that the server has sent everything before this position."""
-        if self._begin is None and not self.position.commit_lsn and lsn > self.position.lsn:
+        if self._begin is None and not self._commit_lsn and lsn > self._lsn:
             self._reach(lsn)
 
     def _reach(self, lsn: int) -> None:
-        self.position = LogPosition(lsn)
+        self._lsn, self._commit_lsn, self._read = lsn, 0, 0
         if 0 <= self._end_lsn < lsn:
             for followed in self.tables.values():
                 seen = followed.seen
@@ -158,26 +174,37 @@ class ChangeReader:
                     followed.move(None)
             self.note_rows()
 
-    def feed(self, data: bytes) -> None:
-        """Process a message: collect its changes and advance the position past it."""
+    def feed(self, *messages: bytes) -> None:
+        """Process messages: collect their changes and advance the position past them."""
+        tables, output = self.tables, self.output
+        for data in messages:
+            kind = data[0]
+            if kind in replication.ROWS:
+                followed = tables.get(replication.unpack_oid(data)[0])
+                if followed is None or not self._is_due(followed):
+                    continue
+                if kind == replication.INSERT and followed.seen is None and followed.columns is not None:
+                    assert self._begin is not None
+                    output.insert(followed, self._begin, replication.decode_row(data, 6)[0])  # as most changes
+                else:
+                    self._change(followed, data)
+            elif kind == replication.BEGIN:
+                self._begin, self._changes = replication.decode_begin(data), 0
+                self._skips = self._read if self._begin.commit_lsn == self._commit_lsn else 0
+            else:
+                self._feed_other(data)
+
+    def _feed_other(self, data: bytes) -> None:
         message = replication.decode(data)
-        if isinstance(message, replication.Insert | replication.Update | replication.Delete):
-            followed = self.tables.get(message.oid)
-            if followed is not None and self._is_due(followed):
-                self._change(followed, message)
+        if isinstance(message, replication.Commit):
+            self._begin = None
+            if message.end_lsn > self._lsn:
+                self._reach(message.end_lsn)
         elif isinstance(message, replication.Truncate):
             for oid in message.oids:
                 followed = self.tables.get(oid)
                 if followed is not None and self._is_due(followed):
                     self._truncate(followed)
-        elif isinstance(message, replication.Begin):
-            self._begin, self._changes = message, 0
-            is_part_read = message.commit_lsn == self.position.commit_lsn
-            self._skips = self.position.changes if is_part_read else 0
-        elif isinstance(message, replication.Commit):
-            self._begin = None
-            if message.end_lsn > self.position.lsn:
-                self._reach(message.end_lsn)
         elif isinstance(message, replication.Relation):
             followed = self.tables.get(message.oid)
             if followed is not None:
@@ -187,19 +214,17 @@ class ChangeReader:
         """Count a change, and return whether it comes after the position."""
         begin = self._begin
         assert begin is not None
-        if not followed.state.is_read:
+        if followed.state.position is not None and not followed.state.is_read:
             self.passed.add(begin.xid)
-        if begin.commit_lsn < self.position.lsn:
+        if begin.commit_lsn < self._lsn:
             return False
         self._changes += 1
         if self._changes <= self._skips:
             return False
-        self.position = LogPosition(self.position.lsn, begin.commit_lsn, self._changes)
+        self._commit_lsn, self._read = begin.commit_lsn, self._changes
         return True
 
-    def _change(
-        self, followed: FollowedTable, message: replication.Insert | replication.Update | replication.Delete
-    ) -> None:
+    def _change(self, followed: FollowedTable, data: bytes) -> None:
         begin = self._begin
         assert begin is not None
         columns = followed.columns
@@ -208,11 +233,12 @@ class ChangeReader:
             if columns is None:
                 return
             followed.columns = columns
+        message = replication.decode(data)
         if isinstance(message, replication.Insert):
             self._insert(followed, columns, begin, message.new)
         elif isinstance(message, replication.Update):
             self._update(followed, columns, begin, message)
-        else:
+        elif isinstance(message, replication.Delete):
             self._delete(followed, columns, begin, message.old, message.has_key_alone)
 
     def _insert(
@@ -228,7 +254,7 @@ class ChangeReader:
         if old is None and seen is not None and seen.has(_key(columns, message.new), begin.xid):
             return
         new = _completed(followed, columns, message)
-        if old is None or (not message.has_key_alone and _key(columns, old) == _key(columns, new)):
+        if old is None or (not message.has_key_alone and _has_same_key(columns, old, new)):
             if seen is None or not seen.has(_key(columns, new), begin.xid):
                 self.output.update(followed, begin, old, new)
             return
@@ -283,6 +309,13 @@ def _key(columns: Columns, values: replication.Values) -> Key:
     return tuple(key)
 
 
+def _has_same_key(columns: Columns, old: replication.Values, new: replication.Values) -> bool:
+    """Return whether two rows have the same key; texts that differ may be one."""
+    if all(old[index] == new[index] for index, _ in columns.key):
+        return True
+    return _key(columns, old) == _key(columns, new)
+
+
 def _completed(followed: FollowedTable, columns: Columns, message: replication.Update) -> replication.Values:
     """Return the new row, with unchanged large values taken from the old one."""
     new = message.new
@@ -311,14 +344,13 @@ def _check_identity(followed: FollowedTable, relation: replication.Relation) -> 
         )
 
 
-@dataclass(slots=True)
-class Gathered:
-    """Collected changes: the values of each row as text, the kind of each change, its commit time (µs), its table."""
+class Gathered(NamedTuple):
+    """Collected changes: the values of each row as text, the kind of each change, its transaction, its table."""
 
-    rows: list[list[replication.Value]] = field(default_factory=list)
-    kinds: bytearray = field(default_factory=bytearray)
-    committed_us: list[int] = field(default_factory=list)
-    tables: list[events.TableId] = field(default_factory=list)
+    rows: tuple[replication.Values, ...]
+    kinds: bytes
+    begins: tuple[replication.Begin, ...]
+    tables: tuple[events.TableId, ...]
 
 
 class RowOutput(Output):
@@ -335,12 +367,12 @@ class RowOutput(Output):
         self._truncates = truncates
         self._count = count
         self._table: CdcTable | None = None
-        self.gathered = Gathered()
+        self._changes: list[tuple[replication.Values, int, replication.Begin, events.TableId]] = []
 
     @property
     def size(self) -> int:
         """See `Output`."""
-        return len(self.gathered.rows)
+        return len(self._changes)
 
     def locate(self, followed: FollowedTable, begin: replication.Begin) -> Columns:
         """Locate the columns in the relation. Raises if a column is missing, or if rows cannot be identified."""
@@ -405,21 +437,20 @@ class RowOutput(Output):
         self._count("truncatesSkipped", 1)
 
     def _add(self, followed: FollowedTable, begin: replication.Begin, kind: int, values: replication.Values) -> None:
-        gathered, columns = self.gathered, followed.columns
+        columns = followed.columns
         assert columns is not None
-        gathered.rows.append([values[index] for index in columns.places])
-        gathered.kinds.append(kind)
-        gathered.committed_us.append(begin.committed_us)
-        gathered.tables.append(followed.state.id)
+        self._changes.append((values if columns.is_whole else columns.select(values), kind, begin, followed.state.id))
         self._table = followed.table
 
     def take(self) -> tuple[pa.RecordBatch, Gathered] | None:
         """Return the collected rows as columns, with their metadata; None without changes."""
-        gathered, table = self.gathered, self._table
-        if not gathered.rows:
+        changes, table = self._changes, self._table
+        if not changes:
             return None
         assert table is not None
-        self.gathered = Gathered()
+        self._changes = []
+        rows, kinds, begins, tables = zip(*changes, strict=True)
+        gathered = Gathered(rows, bytes(kinds), begins, tables)
         return _parse(gathered.rows, table.types, table.names, table.unrepresentable), gathered
 
 
@@ -439,6 +470,20 @@ def _parse(
     return parse_batch(texts, types, names, mode)
 
 
+def parse_rows(
+    rows: Sequence[Sequence[replication.Value]], types: Sequence[pa.DataType], names: Sequence[str], mode: str
+) -> list[tuple[Any, ...]]:
+    """Return rows of texts as tuples of Python values, the same as those of columns (`to_values`)."""
+    columns: list[Iterable[Any]] = []
+    for texts, kind, name in zip(zip(*rows, strict=True), types, names, strict=True):
+        values = parse_texts(texts, kind)
+        if values is None:  # a type, or a value, that needs more care
+            array = pa.array(texts, pa.binary()).cast(pa.string())
+            values = parse_column(array, kind, name, mode).to_pylist()
+        columns.append(values)
+    return list(zip(*columns, strict=True))
+
+
 def to_values(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
     """Return the rows of a batch as tuples of Python values."""
     return list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
@@ -453,8 +498,7 @@ class _Version:
     values: list[tuple[Any, ...]] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class _Change:
+class _Change(NamedTuple):
     """An event of a row whose values are still text: the places of its rows in its version."""
 
     table_id: events.TableId
@@ -480,7 +524,8 @@ class EventOutput(Output):
         self._name_type = name_type
         self._entries: list[events.Event | _Change] = []
         self._versions: dict[int, _Version] = {}
-        self._times: dict[int, Mapping[str, Any]] = {}
+        self._begin: replication.Begin | None = None
+        self._meta: Mapping[str, Any] = {}
 
     @property
     def size(self) -> int:
@@ -543,7 +588,7 @@ class EventOutput(Output):
 
     def insert(self, followed: FollowedTable, begin: replication.Begin, new: replication.Values) -> None:
         """See `Output`."""
-        self._add(followed, begin, RowKind.INSERT, None, new)
+        self._add(followed, begin, _INSERT, None, new)
 
     def update(
         self,
@@ -553,13 +598,13 @@ class EventOutput(Output):
         new: replication.Values,
     ) -> None:
         """See `Output`."""
-        self._add(followed, begin, RowKind.UPDATE_AFTER, old, new)
+        self._add(followed, begin, _UPDATE, old, new)
 
     def delete(
         self, followed: FollowedTable, begin: replication.Begin, old: replication.Values, has_key_alone: bool
     ) -> None:
         """See `Output`."""
-        self._add(followed, begin, RowKind.DELETE, old, None)
+        self._add(followed, begin, _DELETE, old, None)
 
     def truncate(self, followed: FollowedTable, begin: replication.Begin) -> None:
         """See `Output`."""
@@ -575,38 +620,39 @@ class EventOutput(Output):
     ) -> None:
         state, columns = followed.state, followed.columns
         assert columns is not None
-        assert state.logged is not None
         version = self._versions.get(state.oid)
         if version is None:
+            assert state.logged is not None
             version = self._versions[state.oid] = _Version(state.logged.schema)
-        meta = self._times.get(begin.commit_lsn)
-        if meta is None:
-            meta = self._times[begin.commit_lsn] = {"op_ts": begin.committed_us // 1_000}
-        places: list[int | None] = []
-        for values in (before, after):
-            if values is None:
-                places.append(None)
-            else:
-                places.append(len(version.rows))
-                version.rows.append([values[index] for index in columns.places])
-        self._entries.append(_Change(state.id, version, kind, places[0], places[1], meta))
+        if begin is not self._begin:
+            self._begin, self._meta = begin, {"op_ts": begin.committed_us // 1_000}
+        rows = version.rows
+        first = second = None
+        if before is not None:
+            first = len(rows)
+            rows.append(before if columns.is_whole else columns.select(before))
+        if after is not None:
+            second = len(rows)
+            rows.append(after if columns.is_whole else columns.select(after))
+        self._entries.append(_Change(state.id, version, kind, first, second, self._meta))
 
     def take(self) -> list[events.Event]:
         """Return the collected events."""
         entries, self._entries = self._entries, []
-        self._versions, self._times = {}, {}
+        self._versions = {}
         complete: list[events.Event] = []
         for entry in entries:
             if not isinstance(entry, _Change):
                 complete.append(entry)
                 continue
-            version = entry.version
+            table_id, version, kind, first, second, meta = entry
             if version.rows:
                 schema = version.schema
                 types = [column.type for column in schema.columns]
-                version.values = to_values(_parse(version.rows, types, schema.names, self._unrepresentable))
+                version.values = parse_rows(version.rows, types, schema.names, self._unrepresentable)
                 version.rows = []
-            before = None if entry.before is None else version.values[entry.before]
-            after = None if entry.after is None else version.values[entry.after]
-            complete.append(events.DataChangeEvent(entry.table_id, entry.kind, before, after, entry.meta))
+            values = version.values
+            before = None if first is None else values[first]
+            after = None if second is None else values[second]
+            complete.append(events.DataChangeEvent(table_id, kind, before, after, meta))
         return complete

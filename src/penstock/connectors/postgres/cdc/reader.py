@@ -30,7 +30,7 @@ from penstock.connectors.postgres.cdc.position import (
     TablePosition,
     TableState,
 )
-from penstock.connectors.postgres.cdc.replication import Keepalive, LogStream, ReplicationRefused
+from penstock.connectors.postgres.cdc.replication import LogStream, ReplicationRefused
 from penstock.connectors.postgres.cdc.table_chunks import Altered, Chunk, ChunkReading, Unseen
 from penstock.connectors.postgres.client import connect, driver
 from penstock.connectors.split_reader import WAIT_S, Background
@@ -475,22 +475,22 @@ class CdcReader(SourceReader[Any, Any]):
         assert reader is not None
         assert stream is not None
         self._polls_due -= 1
+        enough = max(1, max_records - 1)  # an update may yield two rows
+        left, output = max(max_records, MESSAGES_MIN), reader.output
         try:
-            for _ in range(max(max_records, MESSAGES_MIN)):
-                if reader.output.size >= max(1, max_records - 1):  # an update may yield two rows
-                    break
-                message = stream.receive()
-                self._has_more = message is not None
-                if message is None:
+            while left > 0 and (room := enough - output.size) > 0:
+                messages, position = stream.receive(max(1, min(left, room // 2)))
+                self._has_more = bool(messages) or position is not None
+                if not self._has_more:
                     self._polls_due = 0
                     break
+                left -= len(messages) + 1
                 self._failing_since_ms = None
-                if isinstance(message, Keepalive):
-                    reader.sent(message.lsn)
-                    if message.wants_answer:
+                reader.feed(*messages)
+                if position is not None:
+                    reader.sent(position.lsn)
+                    if position.wants_answer:
                         self._send_status()
-                else:
-                    reader.feed(message)
         except driver().Error as error:
             self._lost(error, now_ms)
         self._server_lsn = max(self._server_lsn, stream.server_lsn)
@@ -636,7 +636,11 @@ class RowReader(CdcReader):
             if output.column is not None:
                 arrays.append(columns.column(output.column))
             elif output.metadata == "op_ts":
-                times = [0] * columns.num_rows if gathered is None else [us // 1_000 for us in gathered.committed_us]
+                times = (
+                    [0] * columns.num_rows
+                    if gathered is None
+                    else [begin.committed_us // 1_000 for begin in gathered.begins]
+                )
                 arrays.append(pa.array(times, pa.int64()).cast(pa.timestamp("ms", "UTC")))
             elif output.metadata == "row_kind":
                 letters = [
@@ -650,7 +654,7 @@ class RowReader(CdcReader):
                 names = [table_id] * columns.num_rows if gathered is None else gathered.tables
                 arrays.append(pa.array([name[place] for name in names if name is not None], pa.string()))
         batch = pa.RecordBatch.from_arrays(arrays, [field.name for field in self._outputs])
-        kinds = None if gathered is None or not any(gathered.kinds) else bytes(gathered.kinds)
+        kinds = None if gathered is None or not any(gathered.kinds) else gathered.kinds
         return ColumnBatch(batch, None, kinds)
 
 

@@ -6,9 +6,10 @@ requests the server's log, receives it, and confirms how far it may be discarded
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from struct import Struct
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 
 from penstock.base.errors import OperationError, ProtocolError
 from penstock.connectors.postgres.client import Address, driver, quoted
@@ -28,8 +29,7 @@ Value: TypeAlias = bytes | Unchanged | None
 Values: TypeAlias = list[Value]
 
 
-@dataclass(frozen=True, slots=True)
-class Begin:
+class Begin(NamedTuple):
     """The start of a transaction: its commit position in the log, its 32-bit number, and its commit time."""
 
     commit_lsn: int
@@ -37,8 +37,7 @@ class Begin:
     committed_us: int
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(NamedTuple):
     """The end of a transaction; the next message begins at `end_lsn`."""
 
     commit_lsn: int
@@ -66,16 +65,14 @@ class RelationColumn:
     modifier: int
 
 
-@dataclass(frozen=True, slots=True)
-class Insert:
+class Insert(NamedTuple):
     """An inserted row."""
 
     oid: int
     new: Values
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
+class Update(NamedTuple):
     """An updated row. `old`: the previous row, or None; with `has_key_alone` it contains only the key."""
 
     oid: int
@@ -84,8 +81,7 @@ class Update:
     new: Values
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(NamedTuple):
     """A deleted row, or only its key."""
 
     oid: int
@@ -107,11 +103,26 @@ _COMMIT: Final = Struct(">xxQQq")
 _OID: Final = Struct(">xI")
 _COLUMN_TYPE: Final = Struct(">Ii")
 _SHORT: Final = Struct(">H")
+_MARK_AND_LENGTH: Final = Struct(">BI")
+_NO_LENGTH: Final = bytes(4)
 _LONG: Final = Struct(">I")
 #: microseconds from 1970 to 2000, the server's epoch
 EPOCH_US: Final = 946_684_800_000_000
 #: messages that do not concern rows: a transaction's origin, types, and application messages
 _OTHERS: Final = frozenset(b"OYM")
+
+
+#: kinds of messages: changes of a row, and those that most messages have
+ROWS: Final = frozenset(b"IUD")
+INSERT, BEGIN, COMMIT = b"IBC"
+#: Returns the OID of the table of a change of a row, in a tuple.
+unpack_oid: Final = _OID.unpack_from
+
+
+def decode_begin(data: bytes) -> Begin:
+    """Decode a message of the kind BEGIN."""
+    commit_lsn, committed_us, xid = _BEGIN.unpack_from(data)
+    return Begin(commit_lsn, xid, committed_us + EPOCH_US)
 
 
 def decode(data: bytes) -> Message | None:
@@ -122,14 +133,13 @@ def decode(data: bytes) -> Message | None:
     """
     kind = data[0]
     if kind == 0x49:  # I
-        return Insert(_OID.unpack_from(data)[0], _values(data, 6)[0])
+        return Insert(_OID.unpack_from(data)[0], decode_row(data, 6)[0])
     if kind == 0x55:  # U
         return _update(data)
     if kind == 0x44:  # D
-        return Delete(_OID.unpack_from(data)[0], _values(data, 6)[0], data[5] == 0x4B)
+        return Delete(_OID.unpack_from(data)[0], decode_row(data, 6)[0], data[5] == 0x4B)
     if kind == 0x42:  # B
-        commit_lsn, committed_us, xid = _BEGIN.unpack_from(data)
-        return Begin(commit_lsn, xid, committed_us + EPOCH_US)
+        return decode_begin(data)
     if kind == 0x43:  # C
         commit_lsn, end_lsn, _ = _COMMIT.unpack_from(data)
         return Commit(commit_lsn, end_lsn)
@@ -148,28 +158,31 @@ def _update(data: bytes) -> Update:
     old: Values | None = None
     mark, at = data[5], 6
     if mark != 0x4E:  # N
-        old, at = _values(data, 6)
+        old, at = decode_row(data, 6)
         at += 1
-    return Update(oid, old, mark == 0x4B, _values(data, at)[0])
+    return Update(oid, old, mark == 0x4B, decode_row(data, at)[0])
 
 
-def _values(data: bytes, at: int) -> tuple[Values, int]:
+def decode_row(data: bytes, at: int) -> tuple[Values, int]:
     """Decode the values of a row; return them with the offset of the next part."""
-    (count,) = _SHORT.unpack_from(data, at)
-    at += 2
     values: Values = []
-    append, length_at = values.append, _LONG.unpack_from
-    for _ in range(count):
-        kind = data[at]
-        at += 1
-        if kind == 0x74:  # t
-            (length,) = length_at(data, at)
-            at += 4
-            append(data[at : at + length])
-            at += length
-        else:
-            append(None if kind == 0x6E else UNCHANGED)  # n, u
-    return values, at
+    append, read = values.append, _MARK_AND_LENGTH.unpack_from
+    end = at + 2
+    try:
+        for _ in range(data[at] << 8 | data[at + 1]):
+            mark, length = read(data, end)
+            if mark == 0x74:  # t
+                begin = end + 5
+                end = begin + length
+                append(data[begin:end])
+            else:
+                end += 1
+                append(None if mark == 0x6E else UNCHANGED)  # n, u
+    except struct.error:  # a NULL at the end, with too few bytes behind it for a length
+        if data[len(data) - len(_NO_LENGTH) :] == _NO_LENGTH:
+            raise
+        return decode_row(data + _NO_LENGTH, at)
+    return values, end
 
 
 def _relation(data: bytes) -> Relation:
@@ -205,15 +218,16 @@ def lsn_text(lsn: int) -> str:
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
 
 
-_DATA: Final = Struct(">xQQq")
+#: before each message: its mark, its position, the end of the server's log, and the server's time
+_HEAD_BYTES: Final = Struct(">xQQq").size
+_END: Final = Struct(">Q")
 _KEEPALIVE: Final = Struct(">xQqB")
 _STATUS: Final = Struct(">cQQQqB")
 #: Settings that give values the same text form as in the snapshot's chunks.
 _OPTIONS: Final = "-c TimeZone=UTC -c DateStyle=ISO,YMD -c bytea_output=hex -c extra_float_digits=1"
 
 
-@dataclass(frozen=True, slots=True)
-class Keepalive:
+class Keepalive(NamedTuple):
     """Reports that the server has sent all of the log before `lsn`."""
 
     lsn: int
@@ -246,6 +260,7 @@ class LogStream:
             self._connection.nonblocking = 1
             #: the end of the server's log, as last reported
             self.server_lsn = lsn
+            self._error: Exception | None = None
         except BaseException:
             self._connection.finish()
             raise
@@ -253,27 +268,51 @@ class LogStream:
     def _message(self) -> str:
         return str(self._connection.get_error_message()).strip()
 
-    def receive(self) -> bytes | Keepalive | None:
-        """Return a pgoutput message or the server's position; None if nothing has arrived."""
-        connection = self._connection
-        count, data = connection.get_copy_data(1)
-        if count == 0:
-            connection.consume_input()
-            count, data = connection.get_copy_data(1)
-        if count == 0:
-            return None
-        if count < 0:
-            result = connection.get_result()
-            message = self._message() if result is None else result.get_error_message()
-            raise driver().OperationalError(f"the server has ended the log: {message.strip() or 'no reason given'}")
-        if data[0] == 0x77:  # w
-            self.server_lsn = max(self.server_lsn, _DATA.unpack_from(data)[1])
-            return bytes(data[_DATA.size :])
-        if data[0] == 0x6B:  # k
-            lsn, _, wants_answer = _KEEPALIVE.unpack_from(data)
-            self.server_lsn = max(self.server_lsn, lsn)
-            return Keepalive(lsn, bool(wants_answer))
-        raise ProtocolError(f"the server sent a message of an unknown kind in its log, {chr(data[0])!r}")
+    def receive(self, count_max: int = 1) -> tuple[list[bytes], Keepalive | None]:
+        """Return messages of pgoutput, and the server's position behind them if it has told it next.
+
+        What has arrived before the connection is lost comes first; the next call raises the error.
+        """
+        if self._error is not None:
+            raise self._error
+        messages: list[bytes] = []
+        try:
+            return messages, self._receive(messages, count_max)
+        except driver().OperationalError as error:
+            if not messages:
+                raise
+            self._error = error
+            return messages, None
+
+    def _receive(self, messages: list[bytes], count_max: int) -> Keepalive | None:
+        connection, get, append = self._connection, self._connection.get_copy_data, messages.append
+        end_of, end_lsn = _END.unpack_from, self.server_lsn
+        while len(messages) < count_max:
+            count, data = get(1)
+            if count == 0:
+                connection.consume_input()
+                count, data = get(1)
+                if count == 0:
+                    break
+            if count < 0:
+                self._raise_end()
+            mark = data[0]
+            if mark == 0x77:  # w
+                (end_lsn,) = end_of(data, 9)
+                append(bytes(data[_HEAD_BYTES:]))
+            elif mark == 0x6B:  # k
+                lsn, _, wants_answer = _KEEPALIVE.unpack_from(data)
+                self.server_lsn = max(self.server_lsn, end_lsn, lsn)
+                return Keepalive(lsn, bool(wants_answer))
+            else:
+                raise ProtocolError(f"the server sent a message of an unknown kind in its log, {chr(mark)!r}")
+        self.server_lsn = max(self.server_lsn, end_lsn)
+        return None
+
+    def _raise_end(self) -> NoReturn:
+        result = self._connection.get_result()
+        message = self._message() if result is None else result.get_error_message()
+        raise driver().OperationalError(f"the server has ended the log: {message.strip() or 'no reason given'}")
 
     def confirm(self, read_lsn: int, confirmed_lsn: int, now_ms: int, asks: bool = False) -> None:
         """Report how far the log was read and how far it may be discarded. `asks` requests the server's position."""
