@@ -30,7 +30,7 @@ from tests.servers.clickhouse import clickhouse_server
 from tests.servers.opensearch import opensearch_server
 
 from penstock.common import Configuration, Encoder, RestartStrategies, Types, WatermarkStrategy
-from penstock.connectors.postgres.scan import Partitions
+from penstock.connectors.conditions import Partitions
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors.clickhouse import ClickHouseSource, ClickHouseTable
 from penstock.datastream.connectors.elasticsearch import OpensearchSource

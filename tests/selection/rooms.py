@@ -68,7 +68,12 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "src/penstock/connectors/webhook.py": ("tests/connectors/http/",),
     "src/penstock/connectors/prometheus.py": ("tests/connectors/prometheus/",),
     "src/penstock/connectors/mysql/": ("tests/connectors/mysql/",),
-    "src/penstock/connectors/conditions.py": ("tests/connectors/opensearch/", "tests/connectors/clickhouse/"),
+    "src/penstock/connectors/conditions.py": (
+        "tests/connectors/opensearch/",
+        "tests/connectors/clickhouse/",
+        "tests/connectors/postgres/",
+        "tests/connectors/mysql/",
+    ),
     "src/penstock/connectors/opensearch.py": ("tests/connectors/opensearch/",),
     "src/penstock/connectors/opensearch_source.py": ("tests/connectors/opensearch/",),
     "src/penstock/connectors/postgres/": ("tests/connectors/postgres/",),

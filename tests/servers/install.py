@@ -3,9 +3,10 @@
 import subprocess
 from contextlib import suppress
 
-from tests.servers import aws, mongodb, opensearch, registry, spark_jars
+from tests.servers import aws, mongodb, registry, spark_jars
 
 from penstock.base.errors import PenstockError
+from penstock.cli.trial import opensearch
 from penstock.cli.trial import servers as kafka
 
 if __name__ == "__main__":

@@ -38,9 +38,8 @@ from penstock.base.secrets import hide
 from penstock.codecs.arrow_columns import exact_cast
 from penstock.connectors import clickhouse
 from penstock.connectors.clickhouse import ClickHouseServer, ClickHouseTable, ServerType, literal, quote
-from penstock.connectors.conditions import Condition
+from penstock.connectors.conditions import Condition, Partitions
 from penstock.connectors.http_client import Response
-from penstock.connectors.postgres.scan import Partitions
 from penstock.connectors.split_reader import Background, DiscoveredSplits, ReadAheadReader
 from penstock.runtime import connector
 from penstock.runtime.columns import ColumnBatch

@@ -29,8 +29,7 @@ from penstock.connectors.clickhouse_source import (
     select,
     to_columns,
 )
-from penstock.connectors.conditions import Condition
-from penstock.connectors.postgres.scan import Partitions
+from penstock.connectors.conditions import Condition, Partitions
 from penstock.datastream.connectors.clickhouse import ClickHouseSource
 from penstock.table import TableEnvironment
 from penstock.testing.connectors import SOURCE_CASES, SourceUnderTest, check_source

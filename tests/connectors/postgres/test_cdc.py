@@ -15,7 +15,14 @@ from tests.servers.waiting import await_true
 
 from penstock.base.errors import ConfigurationError, MissingPathError, OperationError, UnsupportedError
 from penstock.common import Row, RowKind
-from penstock.connectors.postgres.cdc.position import CdcSplit, KeyRange, LogPosition, Snapshot, TablePosition
+from penstock.connectors.postgres.cdc.position import (
+    CdcSplit,
+    KeyRange,
+    LogPosition,
+    LogSplit,
+    Snapshot,
+    TablePosition,
+)
 from penstock.connectors.postgres.cdc.slots import prepared
 from penstock.connectors.postgres.cdc.source import PostgresSource, PostgresSourceBuilder
 from penstock.runtime.connector import InputStatus
@@ -281,7 +288,7 @@ def test_the_server_forgets_only_what_checkpoints_have(database: Database) -> No
     while confirmed(database) == before:
         assert time.monotonic() < deadline
         cluster.step()
-    assert confirmed(database) == state[1][0].log.lsn
+    assert confirmed(database) in [split.log.lsn for split in state[1] if isinstance(split, LogSplit)]
     gauges = {name: gauge() for name, gauge in cluster.hosts[0].gauges.items()}
     assert set(gauges) == {"postgres.bytesBehind", "postgres.bytesKept"}
     cluster.close()

@@ -98,11 +98,11 @@ def test_each_row_comes_once(database: Database, table: str, hostile: bool) -> N
 def test_partitions_and_conditions(database: Database) -> None:
     database.execute("CREATE TABLE t AS SELECT nullif(n, 5) AS n FROM generate_series(-10, 20) n")
     source = builder(database).set_partitions("n", 0, 9, 3).build()
-    conditions = source.scanned.partitions.conditions()  # type: ignore[union-attr]
+    conditions = source.scanned.partitions.conditions('"n"')  # type: ignore[union-attr]
     assert conditions == ['("n" < 3 OR "n" IS NULL)', '"n" >= 3 AND "n" < 6', '"n" >= 6']
     assert len(read(source, parallelism=2).all_values) == 31
     assert len(read(builder(database).set_condition("n > 18").build()).all_values) == 2
-    assert len(builder(database).set_partitions("n", 0, 1, 8).build().scanned.partitions.conditions()) == 2  # type: ignore[union-attr]
+    assert len(builder(database).set_partitions("n", 0, 1, 8).build().scanned.partitions.conditions('"n"')) == 2  # type: ignore[union-attr]
 
 
 def test_all_splits_are_of_one_moment(database: Database) -> None:

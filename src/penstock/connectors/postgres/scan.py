@@ -22,7 +22,6 @@ with a cache, for functions.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import threading
 import time
@@ -35,6 +34,7 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigurationError
 from penstock.base.types import Row
+from penstock.connectors.conditions import Partitions
 from penstock.connectors.postgres import client, text_columns
 from penstock.connectors.split_reader import Background, ReadAheadReader
 from penstock.runtime import connector
@@ -48,40 +48,6 @@ if TYPE_CHECKING:
 FETCH_SIZE: Final = 8_192
 #: SQLSTATEs for a split whose snapshot no longer exists.
 INVALID_SNAPSHOT: Final = ("22023", "42704", "58P01")
-
-
-@dataclass(frozen=True, slots=True)
-class Partitions:
-    """Cuts a table by equal steps of a column. The first part has all lower values and NULL; the last, all higher ones.
-
-    Attributes:
-        column: an integer column.
-        lower: the lowest value.
-        upper: the highest value; rows outside the bounds are read regardless.
-        count: the number of parts.
-    """
-
-    column: str
-    lower: int
-    upper: int
-    count: int
-
-    def __post_init__(self) -> None:
-        if self.count < 1 or self.lower > self.upper:
-            raise ConfigurationError(
-                f"a table is cut into at least 1 part between bounds of which the lower is not above the upper one, "
-                f"not into {self.count} between {self.lower} and {self.upper}"
-            )
-
-    def conditions(self, column: str = "") -> list[str]:
-        """Return the SQL condition of each part. `column`: the column in SQL, if that is not its quoted name."""
-        name = column or client.quoted(self.column)
-        width = self.upper - self.lower + 1
-        bounds = sorted({self.lower + width * part // self.count for part in range(1, self.count)} - {self.lower})
-        if not bounds:
-            return [""]
-        middle = [f"{name} >= {low} AND {name} < {high}" for low, high in itertools.pairwise(bounds)]
-        return [f"({name} < {bounds[0]} OR {name} IS NULL)", *middle, f"{name} >= {bounds[-1]}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,7 +406,7 @@ class ScanEnumerator(connector.SplitEnumerator[ScanSplit]):
             exported = holder.execute("SELECT pg_export_snapshot()").fetchone()
             assert exported is not None
             partitions = self._scanned.partitions
-            conditions = [""] if partitions is None else partitions.conditions()
+            conditions = [""] if partitions is None else partitions.conditions(client.quoted(partitions.column))
             path = client.quoted_path(self._scanned.table)
             splits = [
                 ScanSplit(number, condition, path, table_relation.key, exported[0])

@@ -31,11 +31,12 @@ import pyarrow as pa
 from penstock.base.config_options import ConfigOption, ConfigOptions
 from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.codecs.column_data import ColumnData
+from penstock.connectors.conditions import Partitions
 from penstock.connectors.mysql import scan as mysql_scan
 from penstock.connectors.mysql.client import MySqlLink, load_library
 from penstock.connectors.mysql.sink import MySqlLedger, MySqlTarget
 from penstock.connectors.postgres import client, text_columns
-from penstock.connectors.postgres.scan import FETCH_SIZE, JdbcSource, KeyLookup, Partitions, Scanned, ScannedColumn
+from penstock.connectors.postgres.scan import FETCH_SIZE, JdbcSource, KeyLookup, Scanned, ScannedColumn
 from penstock.connectors.postgres.sink import (
     Gathered,
     GatheringWriter,
