@@ -174,6 +174,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "docs/http.md": ("tests/connectors/http/test_page.py",),
     "docs/kafka-sink.md": ("tests/connectors/kafka/test_sink_page.py",),
     "docs/kafka-to-postgresql.md": ("tests/cli/trial/test_recipe_page.py",),
+    "docs/spark-sinks.md": ("tests/examples/", "tests/drivers/spark/test_formats_of_spark.py"),
     **{f"docs/{name}.md": ("tests/connectors/aws/test_pages.py",) for name in ("dynamodb", "kinesis", "sqs")},
     "docs/metrics.md": ("tests/server/test_metrics_of_a_job.py",),
     "docs/opensearch.md": ("tests/connectors/opensearch/test_server.py",),
