@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
+import psycopg
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.base.errors import ProtocolError
 from penstock.connectors.postgres.cdc.position import KeyRange, SeenKeys, Snapshot, TablePosition
@@ -14,6 +19,8 @@ from penstock.connectors.postgres.cdc.replication import (
     Commit,
     Delete,
     Insert,
+    Keepalive,
+    LogStream,
     Relation,
     RelationColumn,
     Truncate,
@@ -22,6 +29,7 @@ from penstock.connectors.postgres.cdc.replication import (
     lsn_text,
     parse_lsn,
 )
+from penstock.connectors.postgres.text_columns import NULL, parse_column, parse_texts
 
 
 def values(*texts: bytes | None) -> bytes:
@@ -80,3 +88,95 @@ def test_ranges_of_one_snapshot_are_one() -> None:
         (True, False),
         (False, False),
     )
+
+
+@given(st.lists(st.lists(st.one_of(st.none(), st.binary(max_size=6)), min_size=1, max_size=5), min_size=1, max_size=3))
+def test_rows_are_decoded_whatever_ends_them(rows: list[list[Any]]) -> None:
+    """The last value of a row may be NULL, or empty, and has another row or nothing after it."""
+    oid = struct.pack(">I", 7)
+    for row in rows:
+        assert decode(b"I" + oid + b"N" + encode(row)) == Insert(7, row)
+        assert decode(b"U" + oid + b"O" + encode(row) + b"N" + encode(rows[0])) == Update(7, row, False, rows[0])
+
+
+def encode(row: list[bytes | None]) -> bytes:
+    parts = [b"n" if value is None else b"t" + struct.pack(">I", len(value)) + value for value in row]
+    return struct.pack(">H", len(row)) + b"".join(parts)
+
+
+class Copying:
+    """A connection of libpq that has some messages, and then is lost or has nothing more."""
+
+    def __init__(self, messages: list[bytes], is_lost: bool) -> None:
+        self.messages, self.is_lost = messages, is_lost
+
+    def get_copy_data(self, _: int) -> tuple[int, memoryview]:
+        if self.messages:
+            data = self.messages.pop(0)
+            return len(data), memoryview(data)
+        return (-1 if self.is_lost else 0), memoryview(b"")
+
+    def consume_input(self) -> None:
+        pass
+
+    def get_result(self) -> None:
+        return None
+
+    def get_error_message(self) -> str:
+        return "the link is down"
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_messages_that_arrived_before_the_connection_was_lost_come_first(is_lost: bool) -> None:
+    head = struct.pack(">QQq", 5, 90, 0)
+    messages = [b"w" + head + b"first", b"w" + head + b"second", b"k" + struct.pack(">QqB", 95, 0, 1)]
+    stream = object.__new__(LogStream)
+    stream._connection, stream._error, stream.server_lsn = Copying([*messages, messages[0]], is_lost), None, 0
+    assert stream.receive(1) == ([b"first"], None)
+    assert stream.receive(10) == ([b"second"], Keepalive(95, True))
+    assert stream.server_lsn == 95
+    assert stream.receive(10) == ([b"first"], None)
+    for _ in range(2):
+        if is_lost:
+            with pytest.raises(psycopg.OperationalError, match="has ended the log: the link is down"):
+                stream.receive(10)
+        else:
+            assert stream.receive(10) == ([], None)
+
+
+TEXTS = {
+    pa.string(): ["", "a", "ä\n", "\\N", "infinity"],
+    pa.bool_(): ["t", "f"],
+    pa.int16(): ["-32768", "32767", "0"],
+    pa.int64(): ["-9223372036854775808", "9223372036854775807"],
+    pa.float32(): ["1.1", "NaN", "-Infinity", "3.4028235e+38"],
+    pa.float64(): ["1.1", "NaN", "Infinity", "-0", "1e-300"],
+    pa.decimal128(8, 2): ["1.20", "-999999.99", "0.00"],
+    pa.date32(): ["2024-02-29", "0001-01-01", "9999-12-31"],
+    pa.time64("us"): ["00:00:00", "23:59:59.999999", "10:11:12.5"],
+    pa.timestamp("us"): ["2024-02-29 10:11:12", "2024-02-29 10:11:12.5", "0001-01-01 00:00:00"],
+    pa.timestamp("us", "UTC"): ["2024-02-29 10:11:12+00", "2024-02-29 10:11:12.123456+00"],
+    pa.binary(): ["\\x", "\\x00ff"],
+}
+CAREFUL = {
+    pa.date32(): ["infinity", "0044-03-15 BC", "10000-01-01"],
+    pa.time64("us"): ["24:00:00"],
+    pa.timestamp("us"): ["-infinity", "0044-03-15 00:00:00 BC", "294276-12-31 23:59:59"],
+    pa.timestamp("us", "UTC"): ["infinity", "0044-03-15 00:00:00+00 BC"],
+    pa.decimal128(8, 2): ["NaN"],
+}
+
+
+@pytest.mark.parametrize("kind", TEXTS, ids=str)
+def test_values_of_events_are_those_of_columns(kind: pa.DataType) -> None:
+    for texts in ([*TEXTS[kind], None], TEXTS[kind], [None], TEXTS[kind][:1]):
+        expected = parse_column(pa.array(texts, pa.string()), kind, "v", NULL).to_pylist()
+        actual = parse_texts([None if text is None else text.encode() for text in texts], kind)
+        assert actual is None or list(map(repr, actual)) == list(map(repr, expected))
+        assert actual is not None or kind == pa.float32()
+
+
+@pytest.mark.parametrize("kind", CAREFUL, ids=str)
+def test_values_that_python_may_lack_are_left_to_columns(kind: pa.DataType) -> None:
+    for text in CAREFUL[kind]:
+        assert parse_texts([TEXTS[kind][0].encode(), text.encode()], kind) is None, text
