@@ -41,6 +41,8 @@ ALLOWED = {
         ("drivers/spark/frames.py::_fields_of_all", "ValueError"),
         ("formats/json.py::_plain", "TypeError"),
         ("state_processor/table.py::_fields", "TypeError"),
+        ("connectors/clickhouse_source.py::_check_truths", "ValueError"),
+        ("connectors/postgres/text_columns.py::_*", "ValueError"),
     ),
     "readers and writers of files catch it and name the file and the line, or the record": (
         ("formats/file_format.py::get_field_values", "ValueError"),
@@ -65,12 +67,13 @@ ALLOWED = {
         ("cdc/sources.py::_make_event", "ValueError"),
         ("cdc/sources.py::_row", "ValueError"),
     ),
-    "the subscription or the sink catches it, and connects again": (
+    "the subscription, the scan or the sink catches it, and connects again": (
         ("connectors/mqtt.py::connect", "ConnectionError"),
         ("connectors/mqtt.py::_Session._turn", "ConnectionError"),
         ("connectors/mqtt.py::_Publisher._publish", "ConnectionError"),
         ("connectors/nats.py::NatsServers.connect", "ConnectionError"),
         ("connectors/nats.py::_Pull._consume", "ConnectionError TimeoutError"),
+        ("connectors/clickhouse_source.py::Query.*", "ConnectionError"),
     ),
     "storage/files.py catches it and raises a CheckpointError": (
         ("base/durable_files.py::publish", "FileExistsError"),

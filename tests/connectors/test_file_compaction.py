@@ -206,6 +206,11 @@ def test_each_row_is_visible_once_wherever_the_job_is_killed(tmp_path: Path, kil
     run_many(tmp_path, killing, 40)
 
 
+def test_a_job_that_dies_at_its_end_leaves_no_pins_of_savepoints(tmp_path: Path, killing: list[Job]) -> None:
+    seed = 2248431108  # dies between the commits of its last files, with savepoints of earlier attempts
+    check(tmp_path, run_randomly(tmp_path, seed, killing), seed)
+
+
 def run_many(path: Path, killing: list[Job], count: int) -> None:
     for number in range(count):
         seed = random.SystemRandom().randrange(1 << 32)

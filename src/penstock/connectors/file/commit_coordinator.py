@@ -272,10 +272,13 @@ class FileCommitCoordinator(SinkWriter[Any, Any]):
         return directory.rpartition("/")[2].partition("-")[0] == own.rpartition("/")[2].partition("-")[0]
 
     def close(self) -> None:
-        """Remove the directories of former jobs at the end of the input, when all is committed."""
+        """Clear the directories of this job and of former ones at the end of the input, when all is committed."""
         if self._has_ended:
             for directory in self._former:
                 part_files.Staging(directory).remove_unpinned()
+            own = part_files.staging_directory(self._base_path, self._context.job_id, "", part_files.MERGED)
+            for directory in part_files.find_stagings(own):
+                part_files.Staging(directory).remove_needless_pins()
 
 
 Committable: TypeAlias = FileCommittable | MergedFile | CompletePartition

@@ -369,7 +369,13 @@ class Staging:
         pins = self._pins(listed)
         pinned = {name for of_one in pins.values() for name in of_one}
         self._remove([name for name in listed if is_part(name) and name not in pinned])
-        self._remove([name for name, of_one in pins.items() if not of_one & set(listed)])
+        self.remove_needless_pins()
+
+    def remove_needless_pins(self) -> None:
+        """Remove the pins files of savepoints that name no part here any more, and the directory if it is empty."""
+        listed = self._listed()
+        existing = set(listed)
+        self._remove([name for name, pinned in self._pins(listed).items() if not pinned & existing])
         self.remove_if_empty()
 
     def remove_if_empty(self) -> None:
