@@ -15,7 +15,7 @@ FRESH = int(os.environ.get("PENSTOCK_RANDOM_SEED") or secrets.randbelow(2**40))
 PARTS = 10
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", [*range(6), *(pytest.param(n, marks=pytest.mark.slow) for n in range(6, PARTS))])
 def test_fresh_programs(part: int) -> None:
     search = Search()
     count = tries(200) // PARTS

@@ -29,6 +29,7 @@ def test_functions_of_vertices() -> None:
     assert records(found) == sorted(NEAREST * 2)
 
 
+@pytest.mark.slow
 def test_kernels_whose_messages_are_large(caplog: pytest.LogCaptureFixture) -> None:
     """A ring of 20,000 vertices: half of the values go to the other partition, if any does."""
     caplog.set_level("INFO", "penstock.iterations")

@@ -163,6 +163,7 @@ else:
 """
 
 
+@pytest.mark.slow
 def test_a_detached_program_whose_savepoint_is_refused_is_an_error(tmp_path: Path) -> None:
     """H4: "submitted" and exit 0 would be the opposite of what has happened."""
     program = tmp_path / "restored.py"

@@ -10,6 +10,7 @@ from penstock.drivers.spark.handle import SparkHandle
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.slow
 def test_a_query_on_numbers_is_planned_once_without_code_and_other_queries_as_ever(spark: SparkHandle) -> None:
     """I1: an epoch is a short query, of one Spark job."""
     settings = dict.fromkeys(("spark.sql.adaptive.enabled", "spark.sql.codegen.wholeStage"), "true")
@@ -37,6 +38,7 @@ def test_readers_of_one_shuffle_share_it(spark: SparkHandle) -> None:
     assert spark.shares_shuffles
 
 
+@pytest.mark.slow
 def test_numbers_are_those_below_a_count_a_partition_each(spark: SparkHandle) -> None:
     frame = spark.numbers(3)
     assert [[row.id for row in rows] for rows in frame.rdd.glom().collect()] == [[0], [1], [2]]

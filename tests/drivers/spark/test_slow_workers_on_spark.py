@@ -61,6 +61,7 @@ def slow_ones(client: SparkJobClient) -> list[WorkerView]:
     return [worker for worker in client.get_view().result(PATIENCE_S).workers if worker.slow is not None]
 
 
+@pytest.mark.slow
 def test_a_function_that_sleeps_long_is_named_with_operator_and_worker(spark: SparkHandle, tmp_path: Path) -> None:
     """E2: in the log, in the view, and with the checkpoint that times out for it; nobody is replaced."""
     woken, listener = tmp_path / "woken", CollectingListener()
@@ -86,6 +87,7 @@ def test_a_function_that_sleeps_long_is_named_with_operator_and_worker(spark: Sp
     assert listener.counts == expected_counts(RECORDS)
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_stuck_for_too_long_is_replaced(spark: SparkHandle, tmp_path: Path) -> None:
     """E2, G8: as one that was lost; in another worker the same function returns, and each record counts once."""
     enrichers = {"jobmanager.failure-enrichers": "penstock.runtime.failure:TypeFailureEnricher"}

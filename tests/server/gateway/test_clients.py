@@ -69,6 +69,7 @@ def test_a_program_of_jdbc_sees_what_it_sees_at_flink(port: int) -> None:
     assert without_causes(jdbc(port, TOKEN)) == shown_by_flink("jdbc")
 
 
+@pytest.mark.slow
 def test_without_the_token_jdbc_gets_nothing(port: int, tmp_path: Path) -> None:
     steps = tmp_path / "steps.txt"
     steps.write_text("execute SHOW CATALOGS\n")

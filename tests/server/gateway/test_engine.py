@@ -173,6 +173,7 @@ def test_sessions_do_not_see_each_other(client: Client) -> None:
     assert client.json("GET", one)["properties"]["my.key"] == "mine"
 
 
+@pytest.mark.slow
 def test_100_sessions_at_once(client: Client) -> None:
     def use(number: int) -> list[list[int]]:
         session = client.open()

@@ -42,6 +42,7 @@ def read_rows(table: Any) -> list[tuple[Any, ...]]:
         return sorted((tuple(row) for row in rows), key=str)
 
 
+@pytest.mark.slow
 def test_all_kinds_give_a_value_for_each_group(tables: TableEnvironment) -> None:
     """Of whole columns also without windows."""
     sql = (

@@ -289,6 +289,7 @@ QUERIES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["streaming", pytest.param("batch", marks=pytest.mark.spark)])
 def test_variants_group_join_and_reach_functions_of_python(mode: str) -> None:
     environment = TableEnvironment.create(getattr(EnvironmentSettings, f"in_{mode}_mode")())

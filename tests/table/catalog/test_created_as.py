@@ -112,6 +112,7 @@ SOURCE = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("kind", ["iceberg", "delta"])
 def test_a_table_is_made_in_one_commit(kind: str, tmp_path: Path) -> None:
@@ -152,6 +153,7 @@ def test_a_query_that_fails_leaves_what_was_there(kind: str, tmp_path: Path) -> 
     assert lake.look("t") == (["id"], 20)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_partitioned_table_of_iceberg_is_replaced(tmp_path: Path) -> None:
     """A column that partitions files keeps its place in the format, and the others are new ones."""

@@ -165,6 +165,7 @@ def slowly(number: int) -> int:
     return number % 5
 
 
+@pytest.mark.slow
 def test_timers_and_checkpoints_of_rocksdb(tables: TableEnvironment, tmp_path: Path) -> None:
     """Timers are rows; keyed state in RocksDB's own files is refused with the remedy."""
     settings = {

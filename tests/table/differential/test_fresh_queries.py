@@ -38,7 +38,7 @@ def check(seed: int, numbers: range, batches: str = NO_BATCHES) -> None:
         assert not summary.failures, summary.failures[number]
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", [*range(12), *(pytest.param(n, marks=pytest.mark.slow) for n in range(12, PARTS))])
 def test_fresh_queries_give_the_rows_of_duckdb_in_every_setting(fresh_seed: int, part: int) -> None:
     check(fresh_seed, range(part * QUERIES_OF_A_PART, (part + 1) * QUERIES_OF_A_PART))
 

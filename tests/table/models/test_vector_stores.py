@@ -600,6 +600,7 @@ def test_what_connectors_of_stores_refuse(tmp_path: Path, monkeypatch: pytest.Mo
             found(t_env, f"SELECT * FROM VECTOR_SEARCH(TABLE {name}, DESCRIPTOR(v), ARRAY[1, 0], 2)")
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_batches_search_in_the_tasks_of_spark(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     t_env = environment(is_batch=True)
