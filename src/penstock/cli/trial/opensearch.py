@@ -7,14 +7,13 @@ program, which is compiled once: that needs a JDK of Java 17 or 21. It is up aft
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import urllib.request
 from pathlib import Path
 from typing import Final
 
 from penstock.base.errors import MissingPathError, OperationError
-from penstock.cli.trial.servers import cache, installed, java
+from penstock.cli.trial.servers import ServerProcess, cache, installed, java
 
 VERSION: Final = "2.19.6"
 _NAME: Final = f"opensearch-{VERSION}"
@@ -87,7 +86,7 @@ def installation() -> Path:
     return installed(_NAME, _JARS, compile_main)
 
 
-class OpensearchServer:
+class OpensearchServer(ServerProcess):
     """A node without security. Its documents survive `kill -9`.
 
     Args:
@@ -102,7 +101,6 @@ class OpensearchServer:
     def __init__(self, directory: Path, port: int, transport_port: int) -> None:
         self.url = f"http://127.0.0.1:{port}"
         self.log = directory / "log"
-        self.process: subprocess.Popen[bytes] | None = None
         home = installation()
         (directory / "config").mkdir(parents=True, exist_ok=True)
         arguments = [str(port), str(directory), str(transport_port)]
@@ -121,17 +119,3 @@ class OpensearchServer:
                 return True
         except OSError:
             return False
-
-    def stop(self) -> None:
-        """Shut down gracefully."""
-        self._end(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """End the process as by kill -9."""
-        self._end(signal.SIGKILL)
-
-    def _end(self, number: int) -> None:
-        if self.process is not None:
-            self.process.send_signal(number)
-            self.process.wait()
-            self.process = None

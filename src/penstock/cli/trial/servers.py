@@ -200,7 +200,27 @@ def _settings(
     }
 
 
-class KafkaBroker:
+class ServerProcess:
+    """A server's process, which may be killed and started again."""
+
+    process: subprocess.Popen[bytes] | None = None
+
+    def stop(self) -> None:
+        """Shut down gracefully."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End the process as by kill -9."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: int) -> None:
+        if self.process is not None:
+            self.process.send_signal(number)
+            self.process.wait()
+            self.process = None
+
+
+class KafkaBroker(ServerProcess):
     """A Kafka process. Its data survives a restart, and so does its port.
 
     Args:
@@ -224,7 +244,6 @@ class KafkaBroker:
     ) -> None:
         self.address = f"127.0.0.1:{ports[node][0]}"
         self.log = directory / "broker.log"
-        self.process: subprocess.Popen[bytes] | None = None
         self._heap_mb = heap_mb
         self._properties = directory / "server.properties"
         shutil.copytree(installation() / "formatted", directory / "data")
@@ -241,20 +260,6 @@ class KafkaBroker:
     def is_ready(self) -> bool:
         """Return whether the broker is ready. Raises `ConfigurationError` without Kafka's client library."""
         return self.address in serving([self.address])
-
-    def stop(self) -> None:
-        """Shut down gracefully."""
-        self._end(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """End the process as by kill -9."""
-        self._end(signal.SIGKILL)
-
-    def _end(self, number: int) -> None:
-        if self.process is not None:
-            self.process.send_signal(number)
-            self.process.wait()
-            self.process = None
 
 
 def serving(addresses: Iterable[str]) -> set[str]:
