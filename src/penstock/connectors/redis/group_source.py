@@ -30,6 +30,7 @@ from penstock.connectors.redis.stream_source import (
     START,
     RedisStreamEntry,
     StreamSplit,
+    check_streams,
     check_version,
     find_lost_entries,
     id_parts,
@@ -87,10 +88,7 @@ class RedisGroupSource(SubscriptionSource):
         claim_idle_ms: int = CLAIM_IDLE_MS,
         deserialize: Callable[[RedisStreamEntry], Any] | None = None,
     ) -> None:
-        if starts_at not in ("earliest", "latest"):
-            raise ConfigurationError(f"a stream is read from 'earliest' or 'latest' on, not from {starts_at!r}")
-        if not keys or len(set(keys)) < len(keys):
-            raise ConfigurationError(f"name each stream to be read once, and at least one, not {list(keys)}")
+        check_streams(keys, starts_at)
         if not group or not consumer:
             raise ConfigurationError("give the names of a consumer group and of a consumer")
         if claim_idle_ms <= 0:

@@ -89,6 +89,14 @@ class StreamState(NamedTuple):
     last: str
 
 
+def check_streams(keys: Sequence[str], starts_at: str) -> None:
+    """Raise `ConfigurationError` for streams that cannot be read, or for another start than earliest and latest."""
+    if starts_at not in ("earliest", "latest"):
+        raise ConfigurationError(f"a stream is read from 'earliest' or 'latest' on, not from {starts_at!r}")
+    if not keys or len(set(keys)) < len(keys):
+        raise ConfigurationError(f"name each stream to be read once, and at least one, not {list(keys)}")
+
+
 class RedisStreamSource(connector.Source[Any, StreamSplit]):
     """Reads the entries of streams, in order, exactly once as long as the streams keep them.
 
@@ -115,10 +123,7 @@ class RedisStreamSource(connector.Source[Any, StreamSplit]):
         bounded: bool = False,
         deserialize: Callable[[RedisStreamEntry], Any] | None = None,
     ) -> None:
-        if starts_at not in ("earliest", "latest"):
-            raise ConfigurationError(f"a stream is read from 'earliest' or 'latest' on, not from {starts_at!r}")
-        if not keys or len(set(keys)) < len(keys):
-            raise ConfigurationError(f"name each stream to be read once, and at least one, not {list(keys)}")
+        check_streams(keys, starts_at)
         load_library(type(self).__name__)
         self.address = RedisAddress(url)
         self.keys = keys
