@@ -18,7 +18,7 @@ from penstock.base.errors import UnsupportedError
 from penstock.connectors import clickhouse_source as engine
 from penstock.connectors.clickhouse import ClickHouseTable
 from penstock.sql.connectors import jdbc
-from penstock.sql.connectors.conditions import name_type, to_condition
+from penstock.sql.connectors.conditions import name_type, translate
 from penstock.sql.data.arrow import arrow_type, to_values
 from penstock.sql.logical.nodes import PlanColumn, Scan
 from penstock.sql.tables import tables
@@ -83,9 +83,7 @@ class ClickHouseScan(tables.TableScan, tables.ProjectionPushDown, tables.FilterP
     def with_conditions(self, conditions: Sequence[Typed]) -> tables.Filtered:
         """See `FilterPushDown`. The query evaluates all conditions again."""
         names = [column.name for column in self.columns]
-        translated = [(condition, to_condition(condition, names)) for condition in conditions]
-        taken = tuple(part for _, part in translated if part is not None)
-        used = tuple(condition for condition, part in translated if part is not None)
+        used, taken = translate(conditions, names)
         pushed = replace(self, scan=replace(self.scan, conditions=(*self.scan.conditions, *taken)))
         return tables.Filtered(pushed, tuple(conditions), used)
 

@@ -38,6 +38,13 @@ def name_type(kind: DataType) -> str | None:
     return None
 
 
+def translate(conditions: Sequence[Typed], columns: Sequence[str]) -> tuple[tuple[Typed, ...], tuple[Condition, ...]]:
+    """Return the conditions that `to_condition` can translate, and their translations."""
+    translated = [(condition, to_condition(condition, columns)) for condition in conditions]
+    used = tuple(condition for condition, part in translated if part is not None)
+    return used, tuple(part for _, part in translated if part is not None)
+
+
 def to_condition(condition: Typed, columns: Sequence[str]) -> Condition | None:
     """Return what documents that satisfy a condition match; None if the service cannot tell."""
     if isinstance(condition, Field):

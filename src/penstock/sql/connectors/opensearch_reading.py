@@ -23,7 +23,7 @@ from penstock.base.errors import ConfigurationError, OperationError, Unsupported
 from penstock.connectors import opensearch_source as engine
 from penstock.connectors.opensearch import Service
 from penstock.runtime.columns import ColumnBatch
-from penstock.sql.connectors.conditions import name_type, to_condition
+from penstock.sql.connectors.conditions import name_type, translate
 from penstock.sql.data import types
 from penstock.sql.data.arrow import to_values
 from penstock.sql.data.types import DataType
@@ -180,9 +180,7 @@ class DocumentScan(tables.TableScan, tables.ProjectionPushDown, tables.FilterPus
         about = dict(self.metadata)
         # A column of metadata has a name that no mapping has.
         names = ["" if column.name in about else column.name for column in self.columns]
-        translated = [(condition, to_condition(condition, names)) for condition in conditions]
-        taken = tuple(part for _, part in translated if part is not None)
-        used = tuple(condition for condition, part in translated if part is not None)
+        used, taken = translate(conditions, names)
         pushed = replace(self, scan=replace(self.scan, conditions=(*self.scan.conditions, *taken)))
         return tables.Filtered(pushed, tuple(conditions), used)
 
