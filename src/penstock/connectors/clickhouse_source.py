@@ -5,9 +5,9 @@ sorting key and, where that is equal, of all columns that are read. A position i
 query leaves out as many. Rows that are equal in all these columns are indistinguishable, so it does not matter which of
 them comes first.
 
-**Moments.** A part is read by one query, so its rows are those of the moment when it began. After a failure the
-remaining rows are those of a later moment; rows that were added before the position meanwhile shift it, so that others
-come twice. Merges of the server do not matter.
+**Moments.** One query reads a part and sees the table as of its start. After a failure another query reads the
+remaining rows as of a later moment. Rows added before the position meanwhile shift it, so that others come twice.
+Merges of the server do not matter.
 
 **Types.** The server's type says how a column is selected (`Reading`), and each value is converted without loss here; a
 value that does not fit is an error. Answers are streams of Arrow. A stream that the server breaks off has no end mark,

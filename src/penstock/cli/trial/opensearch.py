@@ -92,7 +92,7 @@ class OpensearchServer(ServerProcess):
     Args:
         directory: for its data and its log.
         port: the port to listen on.
-        transport_port: the port for other nodes, of which there are none.
+        transport_port: the port that the node opens for other nodes.
 
     Raises:
         PenstockError: if OpenSearch cannot be downloaded, or there is no JDK.

@@ -202,7 +202,7 @@ class AsyncSinkWriter(SinkWriter[T, Any]):
         keys: list[Hashable | None] = []
         made: list[Any] = entries
         try:
-            # What precedes an error stays in the list, and tells which record it is about.
+            # The list keeps the entries before an error, so its length identifies the record that failed.
             entries.extend(map(sink.convert, values, repeat(None) if timestamps is None else timestamps))
             made = sizes
             sizes.extend(map(sink.get_size_in_bytes, entries))
