@@ -62,7 +62,7 @@ def test_a_complete_definition_has_all_sections_with_scalars_as_they_are_written
     (transform,) = pipeline.transforms
     assert (transform.primary_keys, transform.partition_keys) == (("id", "number"), ("title",))
     assert transform.options == (("comment", "orders"), ("format-version", "2"))
-    assert pipeline.routes[0].target_of(TableId("shop", "cups")) == TableId("lake", "ods_cups")
+    assert pipeline.routes[0].find_target(TableId("shop", "cups")) == TableId("lake", "ods_cups")
     assert (pipeline.behavior, pipeline.parallelism, pipeline.zone) == ("evolve", 2, "Europe/Berlin")
     assert pipeline.functions[0].target == "functions:add_one"
     assert "123456" not in repr(pipeline)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.base import options as o
 from penstock.base.errors import ConfigurationError
-from penstock.base.restart_strategy import restart_strategy_of
+from penstock.base.restart_strategy import read_restart_strategy
 from penstock.common import ConfigOption, ConfigOptions, Configuration, Duration, ExecutionConfig, RestartStrategies
 
 
@@ -156,16 +156,16 @@ def test_an_option_reads_values_of_its_type():
 def test_a_restart_strategy_reads_back_from_a_configuration(strategy):
     c = Configuration()
     strategy.apply_to(c)
-    assert restart_strategy_of(Configuration.from_dict(c.to_dict())) == strategy
+    assert read_restart_strategy(Configuration.from_dict(c.to_dict())) == strategy
     RestartStrategies.fall_back_restart().apply_to(c)
-    assert restart_strategy_of(c) == strategy
+    assert read_restart_strategy(c) == strategy
     assert strategy.get_description()
 
 
 def test_without_a_strategy_only_a_job_with_checkpoints_restarts():
-    assert restart_strategy_of(Configuration()) == RestartStrategies.no_restart()
+    assert read_restart_strategy(Configuration()) == RestartStrategies.no_restart()
     checkpointed = Configuration().write(o.CHECKPOINTING_INTERVAL_MS, "1 s")
-    assert restart_strategy_of(checkpointed) == RestartStrategies.exponential_delay_restart()
+    assert read_restart_strategy(checkpointed) == RestartStrategies.exponential_delay_restart()
 
 
 def test_a_bad_strategy_writes_nothing():

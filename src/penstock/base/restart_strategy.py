@@ -2,7 +2,7 @@
 
 >>> configuration = Configuration()
 >>> RestartStrategies.fixed_delay_restart(3, Duration.of_seconds(10)).apply_to(configuration)
->>> restart_strategy_of(configuration).get_description()
+>>> read_restart_strategy(configuration).get_description()
 'restart at most 3 times, 10 s after each failure'
 """
 
@@ -16,7 +16,7 @@ from penstock.base import options
 from penstock.base.configuration import Configuration
 from penstock.base.time import Duration, Time, format_duration, to_millis
 
-__all__ = ["RestartStrategies", "RestartStrategyConfiguration", "restart_strategy_of"]
+__all__ = ["RestartStrategies", "RestartStrategyConfiguration", "read_restart_strategy"]
 
 
 class RestartStrategyConfiguration(ABC):
@@ -233,7 +233,7 @@ class RestartStrategies:
         )
 
 
-def restart_strategy_of(configuration: Configuration) -> RestartStrategyConfiguration:
+def read_restart_strategy(configuration: Configuration) -> RestartStrategyConfiguration:
     """Return the strategy that a configuration selects, never the fallback.
 
     Without `restart-strategy.type`, it is exponential delay if checkpointing is on, otherwise no restart.

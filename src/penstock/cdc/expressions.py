@@ -46,7 +46,7 @@ def parse_type(text: str) -> DataType:
     return TypeParser(text).data_type()
 
 
-def type_of(column: Column) -> DataType:
+def read_type(column: Column) -> DataType:
     """Return the type of a column in SQL."""
     data_type = parse_type(column.sql_type)
     return data_type.nullable() if column.is_nullable else data_type.not_null()
@@ -166,18 +166,18 @@ class RowFunction:
             result[at] = row[index]
         if self._program is None and not self._kernels:
             return tuple(result)
-        held: tuple[Any, ...] = row
+        values_of_row: tuple[Any, ...] = row
         if self._converted:
             values = list(row)
             for index, convert in self._converted:
                 values[index] = convert(values[index])
-            held = tuple(values)
+            values_of_row = tuple(values)
         if self._program is not None:
-            (computed,) = self._program.project(RowData(self._layout, [held]), range(1))
+            (computed,) = self._program.project(RowData(self._layout, [values_of_row]), range(1))
             for (at, outer), value in zip(self._of_program, computed, strict=True):
                 result[at] = value if outer is None or value is None else outer(value)
         if self._kernels:
-            columns = Columns(_OneRow(held, self._types), 1)
+            columns = Columns(_OneRow(values_of_row, self._types), 1)
             for at, data_type, evaluate, outer in self._kernels:
                 (value,) = to_values(evaluate(columns)[0], data_type)
                 result[at] = value if outer is None or value is None else outer(value)

@@ -244,7 +244,7 @@ class _Zero(kafka.KafkaPartitioner):
         return 0
 
 
-def _headers_of(message: OutMessage) -> Any:
+def _build_headers(message: OutMessage) -> Any:
     return message.headers
 
 
@@ -267,7 +267,7 @@ def create_kafka(settings: Settings) -> PipelineSink:
     guarantee = settings.choice("sink.delivery-guarantee", tuple(guarantees), "at-least-once")
     messages = kafka.KafkaRecordSerializationSchema.builder().set_topic_selector(_Topic())
     messages = messages.set_key_serialization_schema(_Part(True)).set_value_serialization_schema(_Part(False))
-    messages = messages.set_header_provider(_headers_of)
+    messages = messages.set_header_provider(_build_headers)
     if strategy == "all-to-zero":
         messages = messages.set_partitioner(_Zero())
     builder = kafka.KafkaSink.builder().set_record_serializer(messages.build())

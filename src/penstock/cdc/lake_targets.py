@@ -218,13 +218,13 @@ class _DeltaTarget(TableTarget):
 
     def _target(self, table_id: TableId, schema: TableSchema, partition_keys: tuple[str, ...] | None) -> commits.Target:
         fields = [pa.field(column.name, column.type, column.is_nullable) for column in schema.columns]
-        place = TablePlace.of(
+        table_place = TablePlace.of(
             "/".join(filter(None, (self._targets.path, table_id.schema, table_id.table))), self._targets.storage_options
         )
         properties = tuple(sorted({**self._targets.properties, **dict(schema.options)}.items()))
         columns = stored_schema(pa.schema(fields))
         columns = pa.schema([each.with_nullable(old.nullable) for each, old in zip(columns, fields, strict=True)])
-        return commits.Target(place, columns, partition_keys, schema.primary_key, True, properties)
+        return commits.Target(table_place, columns, partition_keys, schema.primary_key, True, properties)
 
     def _commit(self, target: commits.Target, name: CommitName, apply: commits.Apply) -> None:
         committer = commits.DeltaCommitter(target, apply)

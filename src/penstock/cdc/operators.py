@@ -17,7 +17,7 @@ from datetime import tzinfo
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from penstock.base.errors import ContractError
-from penstock.cdc.expressions import Expressions, RowFunction, type_of
+from penstock.cdc.expressions import Expressions, RowFunction, read_type
 from penstock.cdc.schemas import SchemaEvolution, SinkTable, cast_column, describe, find_changes
 from penstock.cdc.tables import Router
 from penstock.cdc.transform import Environment, TableTransform, Transforms
@@ -217,12 +217,12 @@ class EvolutionFunction(KeyedProcessFunction):
         source = table.sources.get(source_id)
         if source is None:
             raise ContractError(f"a row of {source_id} comes before the schema of that table")
-        types = [type_of(column) for column in source.columns]
+        types = [read_type(column) for column in source.columns]
         calls = Expressions(self._zone).calls()
         expressions: list[typed.Typed] = []
         for column in table.schema.columns:
             if column.name not in source.names:
-                expressions.append(typed.Constant(type_of(column).nullable(), None))
+                expressions.append(typed.Constant(read_type(column).nullable(), None))
                 continue
             index = source.get_position(column.name)
             field = typed.Field(types[index], index, column.name)

@@ -128,12 +128,12 @@ class PlannedTable:
     schema: TableSchema
 
 
-def plan_tables(definition: PipelineDefinition, found: Iterable[Event]) -> list[PlannedTable]:
+def plan_tables(definition: PipelineDefinition, source_events: Iterable[Event]) -> list[PlannedTable]:
     """Return the sink tables that a pipeline would write, by name.
 
     Args:
         definition: the pipeline.
-        found: the events of the source's tables; rows are not looked at.
+        source_events: the events of the source's tables; rows are not looked at.
 
     Raises:
         DefinitionError: if a transform does not fit a table.
@@ -143,7 +143,7 @@ def plan_tables(definition: PipelineDefinition, found: Iterable[Event]) -> list[
     evolution = SchemaEvolution(definition.behavior, definition.included, sink.refuses)
     environment = Environment(parts.zone, lambda: 0)
     schemas: dict[TableId, TableSchema] = {}
-    for event in found:
+    for event in source_events:
         if isinstance(event, events.DropTableEvent):
             schemas.pop(event.table_id, None)
         elif isinstance(event, events.CreateTableEvent):

@@ -32,7 +32,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from penstock.base.errors import ConfigurationError
-from penstock.cdc.expressions import STRING, make_column, parse_type, type_of
+from penstock.cdc.expressions import STRING, make_column, parse_type, read_type
 from penstock.connectors.cdc import events
 from penstock.connectors.cdc.events import Column, SchemaChangeEvent, TableId, TableSchema
 from penstock.sql import typed
@@ -107,7 +107,7 @@ def _widest_number(number: NumericType, other: NumericType) -> DataType | None:
 def widest_column(column: Column, other: Column) -> Column:
     """Return a column that holds the values of both; see `widest_type`."""
     return make_column(
-        column.name, widest_type(type_of(column), type_of(other)), column.comment or other.comment, column.default
+        column.name, widest_type(read_type(column), read_type(other)), column.comment or other.comment, column.default
     )
 
 
@@ -125,7 +125,7 @@ def cast_column(calls: Calls, value: typed.Typed, column: Column, to: Column) ->
     """
     if column.sql_type == to.sql_type:
         return value
-    target, source = type_of(to).nullable(), type_of(column).nullable()
+    target, source = read_type(to).nullable(), read_type(column).nullable()
     cast = calls.cast(value, target, True)
     if is_widening(column, to) or not isinstance(target, IntegralType | DecimalType | VarCharType | CharType):
         return cast
@@ -387,13 +387,13 @@ def describe(event: SchemaChangeEvent) -> str:
     """Return a schema change in words."""
     match event:
         case events.AddColumnEvent(column=column):
-            return f"column {column.name!r} {type_of(column)} is added"
+            return f"column {column.name!r} {read_type(column)} is added"
         case events.DropColumnEvent(name=name):
             return f"column {name!r} is dropped"
         case events.RenameColumnEvent(name=name, new_name=new_name):
             return f"column {name!r} is renamed to {new_name!r}"
         case events.AlterColumnTypeEvent(column=column):
-            return f"column {column.name!r} becomes {type_of(column)}"
+            return f"column {column.name!r} becomes {read_type(column)}"
         case events.TruncateTableEvent():
             return "the table is truncated"
         case events.DropTableEvent():

@@ -22,7 +22,7 @@ from penstock.base.durable_files import print_lines
 from penstock.base.errors import ContractError, OperationError, UnsupportedError
 from penstock.base.types import RowKind
 from penstock.cdc.definition import PipelineDefinition, Settings
-from penstock.cdc.expressions import type_of
+from penstock.cdc.expressions import read_type
 from penstock.cdc.operators import SinkEvent, TableKnown
 from penstock.cdc.schemas import describe
 from penstock.connectors.cdc import events
@@ -146,13 +146,13 @@ class _OpenRows:
 
     def add(self, event: DataChangeEvent) -> None:
         """Note a change."""
-        before = None if event.before is None else self._key_of(event.before)
+        before = None if event.before is None else self._extract_key(event.before)
         if event.after is None:
             if before is None:
                 raise ContractError(f"a deletion of {self._table_id} does not say which row is deleted")
             self._put(before, None)
             return
-        key = self._key_of(event.after)
+        key = self._extract_key(event.after)
         if before is not None and before != key:
             self._put(before, None)
         for index, name in self._required:
@@ -163,7 +163,7 @@ class _OpenRows:
                 )
         self._put(key, event.after)
 
-    def _key_of(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _extract_key(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
         key = tuple([row[index] for index in self._key])
         if None in key:
             raise SinkChangeError(
@@ -324,7 +324,7 @@ def format_event(event: SchemaChangeEvent | DataChangeEvent) -> str:
     if not isinstance(event, DataChangeEvent):
         columns = ""
         if isinstance(event, events.CreateTableEvent):
-            columns = ": " + ", ".join(f"{column.name} {type_of(column)}" for column in event.schema.columns)
+            columns = ": " + ", ".join(f"{column.name} {read_type(column)}" for column in event.schema.columns)
         return f"{type(event).__name__}{{tableId={event.table_id}, {describe(event)}{columns}}}"
     kinds = {RowKind.INSERT: "INSERT", RowKind.UPDATE_AFTER: "UPDATE", RowKind.DELETE: "DELETE"}
     return (

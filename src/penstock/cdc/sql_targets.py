@@ -53,7 +53,7 @@ class Dialect(ABC):
         """Quote a name."""
 
     @abstractmethod
-    def type_of(self, column: Column, is_key: bool) -> str:
+    def sql_type(self, column: Column, is_key: bool) -> str:
         """Return the database type of a column; raises `UnsupportedError` for a type that the database lacks."""
 
     @abstractmethod
@@ -114,7 +114,7 @@ class Postgres(Dialect):
         """See `Dialect`."""
         return f"CREATE SCHEMA IF NOT EXISTS {self.quote(name)}"
 
-    def type_of(self, column: Column, is_key: bool) -> str:
+    def sql_type(self, column: Column, is_key: bool) -> str:
         """See `Dialect`."""
         return self._type(parse_type(column.sql_type))
 
@@ -157,22 +157,22 @@ class Postgres(Dialect):
         key = ", ".join(map(self.quote, schema.primary_key))
         others = [name for name in schema.names if name not in schema.primary_key]
         sets = ", ".join(f"{self.quote(name)} = EXCLUDED.{self.quote(name)}" for name in others)
-        places = ", ".join("%s" for _ in schema.names)
+        placeholders = ", ".join("%s" for _ in schema.names)
         does = f"UPDATE SET {sets}" if sets else "NOTHING"
-        return f"INSERT INTO {table} ({names}) VALUES ({places}) ON CONFLICT ({key}) DO {does}"
+        return f"INSERT INTO {table} ({names}) VALUES ({placeholders}) ON CONFLICT ({key}) DO {does}"
 
     def alter(self, table: str, change: SchemaChangeEvent, known: Sequence[str]) -> list[str]:
         """See `Dialect`."""
         match change:
             case events.AddColumnEvent(column=column):
-                new = f"{self.quote(column.name)} {self.type_of(column, False)}"
+                new = f"{self.quote(column.name)} {self.sql_type(column, False)}"
                 return [f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {new}"]
             case events.DropColumnEvent(name=name):
                 return [f"ALTER TABLE {table} DROP COLUMN IF EXISTS {self.quote(name)}"]
             case events.RenameColumnEvent(name=name, new_name=new_name):
                 return [f"ALTER TABLE {table} RENAME COLUMN {self.quote(name)} TO {self.quote(new_name)}"]
             case events.AlterColumnTypeEvent(column=column):
-                name, kind = self.quote(column.name), self.type_of(column, False)
+                name, kind = self.quote(column.name), self.sql_type(column, False)
                 statements = [f"ALTER TABLE {table} ALTER COLUMN {name} TYPE {kind} USING {name}::{kind}"]
                 if column.is_nullable:
                     statements.append(f"ALTER TABLE {table} ALTER COLUMN {name} DROP NOT NULL")
@@ -233,7 +233,7 @@ class MySql(Dialect):
         """See `Dialect`."""
         return f"INSERT IGNORE INTO {ledger} (run, number) VALUES (%s, 0)"
 
-    def type_of(self, column: Column, is_key: bool) -> str:
+    def sql_type(self, column: Column, is_key: bool) -> str:
         """See `Dialect`."""
         data_type = parse_type(column.sql_type)
         match data_type:
@@ -276,25 +276,25 @@ class MySql(Dialect):
         key = self.quote(schema.primary_key[0])
         others = [name for name in schema.names if name not in schema.primary_key]
         sets = ", ".join(f"{self.quote(name)} = VALUES({self.quote(name)})" for name in others) or f"{key} = {key}"
-        places = ", ".join("%s" for _ in schema.names)
-        return f"INSERT INTO {table} ({names}) VALUES ({places}) ON DUPLICATE KEY UPDATE {sets}"
+        placeholders = ", ".join("%s" for _ in schema.names)
+        return f"INSERT INTO {table} ({names}) VALUES ({placeholders}) ON DUPLICATE KEY UPDATE {sets}"
 
     def alter(self, table: str, change: SchemaChangeEvent, known: Sequence[str]) -> list[str]:
         """See `Dialect`."""
         match change:
             case events.AddColumnEvent(column=column, position=position) if column.name not in known:
-                place = " FIRST" if position.first else ""
+                clause = " FIRST" if position.first else ""
                 if position.after is not None and position.after in known:
-                    place = f" AFTER {self.quote(position.after)}"
-                new = f"{self.quote(column.name)} {self.type_of(column, False)} NULL"
-                return [f"ALTER TABLE {table} ADD COLUMN {new}{place}"]
+                    clause = f" AFTER {self.quote(position.after)}"
+                new = f"{self.quote(column.name)} {self.sql_type(column, False)} NULL"
+                return [f"ALTER TABLE {table} ADD COLUMN {new}{clause}"]
             case events.DropColumnEvent(name=name) if name in known:
                 return [f"ALTER TABLE {table} DROP COLUMN {self.quote(name)}"]
             case events.RenameColumnEvent(name=name, new_name=new_name) if name in known and new_name not in known:
                 return [f"ALTER TABLE {table} RENAME COLUMN {self.quote(name)} TO {self.quote(new_name)}"]
             case events.AlterColumnTypeEvent(column=column) if column.name in known:
                 null = "NULL" if column.is_nullable else "NOT NULL"
-                kind = self.type_of(column, False)
+                kind = self.sql_type(column, False)
                 return [f"ALTER TABLE {table} MODIFY COLUMN {self.quote(column.name)} {kind} {null}"]
         return []
 
@@ -324,9 +324,9 @@ class SqlTargets:
             match change:
                 case events.CreateTableEvent(schema=new):
                     for column in new.columns:
-                        self.dialect.type_of(column, column.name in new.primary_key)
+                        self.dialect.sql_type(column, column.name in new.primary_key)
                 case events.AddColumnEvent(column=column) | events.AlterColumnTypeEvent(column=column):
-                    self.dialect.type_of(column, column.name in schema.primary_key)
+                    self.dialect.sql_type(column, column.name in schema.primary_key)
         except UnsupportedError as error:
             return str(error)
         return None
@@ -421,7 +421,7 @@ class SqlTarget(TableTarget):
             for column in schema.columns:
                 is_key = column.name in schema.primary_key
                 null = "" if column.is_nullable and not is_key else " NOT NULL"
-                columns.append(f"{dialect.quote(column.name)} {dialect.type_of(column, is_key)}{null}")
+                columns.append(f"{dialect.quote(column.name)} {dialect.sql_type(column, is_key)}{null}")
             key = ", ".join(map(dialect.quote, schema.primary_key))
             cursor.execute(f"CREATE TABLE {title} ({', '.join(columns)}, PRIMARY KEY ({key}))")
 

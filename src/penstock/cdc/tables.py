@@ -97,7 +97,7 @@ class RouteRule:
     replace_symbol: str | None = None
     description: str | None = None
 
-    def target_of(self, table_id: TableId) -> TableId:
+    def find_target(self, table_id: TableId) -> TableId:
         """Return the sink table of a source table."""
         name = self.sink_table
         return parse_table_id(name.replace(self.replace_symbol, table_id.table) if self.replace_symbol else name)
@@ -127,7 +127,7 @@ class Router:
         """Return the sink tables of a source table, each once."""
         known = self._known.get(table_id)
         if known is None:
-            targets = [rule.target_of(table_id) for rule in self._rules if rule.selector.selects(table_id)]
+            targets = [rule.find_target(table_id) for rule in self._rules if rule.selector.selects(table_id)]
             targets = targets[:1] if self._first_only else targets
             known = self._known[table_id] = tuple(dict.fromkeys(targets)) or (table_id,)
         return known

@@ -39,7 +39,7 @@ from penstock.cdc.expressions import (
     make_column,
     parse_condition,
     parse_items,
-    type_of,
+    read_type,
 )
 from penstock.cdc.schemas import nullable, widest_column
 from penstock.connectors.cdc.events import Column, DataChangeEvent, TableId, TableSchema
@@ -110,11 +110,11 @@ class TableTransform:
             merged: list[typed.Typed] = []
             for column in self.schema.columns:
                 if column.name not in at:
-                    merged.append(typed.Constant(type_of(nullable(column)), None))
+                    merged.append(typed.Constant(read_type(nullable(column)), None))
                     continue
                 expression = projected.expressions[at[column.name]]
                 if projected.columns[at[column.name]].sql_type != column.sql_type:
-                    expression = calls.cast(expression, type_of(column).nullable())
+                    expression = calls.cast(expression, read_type(column).nullable())
                 merged.append(expression)
             condition = None if projected.condition is None else self._function([projected.condition])
             rules.append((rule, condition, self._function(merged)))
@@ -217,7 +217,7 @@ class Transforms:
             DefinitionError: if a rule does not fit the schema.
         """
         rules = [rule for rule in self._rules if rule.selector.selects(table_id)]
-        columns = [(column.name, type_of(column)) for column in schema.columns]
+        columns = [(column.name, read_type(column)) for column in schema.columns]
         columns += [(name, _NAME) for name in METADATA]
         if not rules:
             return TableTransform(table_id, schema, (), [data_type for _, data_type in columns], environment)

@@ -324,13 +324,13 @@ def _pair_ranges(
     ]
     for number in range(max(len(parts) for parts in ranges if parts is not None)):
         before, after = (
-            {} if parts is None else _entries_of(row for part in parts[number][0] for row in part.rows())
+            {} if parts is None else _list_entries(row for part in parts[number][0] for row in part.rows())
             for parts in ranges
         )
         yield before, after
 
 
-def _entries_of(rows: Iterable[tuple[Any, ...]]) -> dict[Hashable, Any]:
+def _list_entries(rows: Iterable[tuple[Any, ...]]) -> dict[Hashable, Any]:
     return {(key, namespace): value for key, namespace, value in rows}
 
 

@@ -123,14 +123,14 @@ class Variant:
     def get_element(self, index: int) -> Variant | None:
         """Return an element, counted from 0; None outside the array. Raises `WrongTypeError` unless it is an array."""
         layout = _Layout(self.value, 0, _ARRAY)
-        return self._part(layout.start_of(index)) if 0 <= index < layout.count else None
+        return self._part(layout.find_start(index)) if 0 <= index < layout.count else None
 
     def get_field(self, name: str) -> Variant | None:
         """Return a field; None if there is none of this name. Raises `WrongTypeError` unless the value is an object."""
         layout, names = _Layout(self.value, 0, _OBJECT), _read_names(self.metadata)
         for index, number in enumerate(layout.ids()):
             if names[number] == name:
-                return self._part(layout.start_of(index))
+                return self._part(layout.find_start(index))
         return None
 
     def to_json(self) -> str:
@@ -139,7 +139,7 @@ class Variant:
 
     def _part(self, start: int) -> Variant:
         # A part is encoded again, because its names are not those of the whole value.
-        return Variant.of(_Decoder(self.value, _read_names(self.metadata)).value_at(start))
+        return Variant.of(_Decoder(self.value, _read_names(self.metadata)).read_value(start))
 
     def __str__(self) -> str:
         return self.to_json()
@@ -306,7 +306,7 @@ class _Layout:
         starts = range(self._ids, self._offsets, self._id_size)
         return [int.from_bytes(self._data[start : start + self._id_size], "little") for start in starts]
 
-    def start_of(self, index: int) -> int:
+    def find_start(self, index: int) -> int:
         """Return where a part begins."""
         at = self._offsets + self._size * index
         return self._parts + int.from_bytes(self._data[at : at + self._size], "little")
@@ -319,7 +319,7 @@ def decode(value: bytes, metadata: bytes) -> Any:
 
 def _decode(value: bytes, names: Sequence[str]) -> Any:
     try:
-        return _Decoder(value, names).value_at(0)
+        return _Decoder(value, names).read_value(0)
     except FormatError:
         raise
     except (IndexError, struct.error, OverflowError, ValueError, RecursionError) as error:
@@ -334,7 +334,7 @@ class _Decoder:
         #: how many more values there can be, each of which has a byte of its own
         self._left = len(data)
 
-    def value_at(self, at: int) -> Any:
+    def read_value(self, at: int) -> Any:
         """Return the value that begins at an index."""
         data, self._left = self._data, self._left - 1
         if self._left < 0:
@@ -346,7 +346,7 @@ class _Decoder:
         if kind == _PRIMITIVE:
             return _decode_primitive(bits, data, at + 1)
         layout = _Layout(data, at, kind)
-        parts = [self.value_at(layout.start_of(index)) for index in range(layout.count)]
+        parts = [self.read_value(layout.find_start(index)) for index in range(layout.count)]
         return parts if kind == _ARRAY else dict(zip([self._names[i] for i in layout.ids()], parts, strict=True))
 
 
@@ -484,7 +484,7 @@ def _packed(column: pa.Array) -> pa.Array:
     names = [] if not pa.types.is_struct(column.type) else [field.name for field in column.type]
     if not {"metadata", "value"} <= set(names) and "typed_value" not in names:
         raise FormatError(f"a column of type {column.type} is no variant")
-    rebuild = _part_of(column.type)
+    rebuild = _read_part(column.type)
     packed: list[bytes | None] = []
     for row in column.to_pylist():
         if row is None:
@@ -498,10 +498,10 @@ def _packed(column: pa.Array) -> pa.Array:
 Part: TypeAlias = Callable[[Any, Sequence[str]], Any]
 
 
-def _part_of(kind: pa.DataType) -> Part:
+def _read_part(kind: pa.DataType) -> Part:
     """Return what makes a value of the columns `value` and `typed_value`, given the names of the metadata."""
     typed_type = next((field.type for field in kind if field.name == "typed_value"), None)
-    typed_part = None if typed_type is None else _typed_part_of(typed_type)
+    typed_part = None if typed_type is None else _read_typed_part(typed_type)
 
     def part(row: dict[str, Any], names: Sequence[str]) -> Any:
         typed, value = row.get("typed_value"), row.get("value")
@@ -514,9 +514,9 @@ def _part_of(kind: pa.DataType) -> Part:
     return part
 
 
-def _typed_part_of(kind: pa.DataType) -> Part:
+def _read_typed_part(kind: pa.DataType) -> Part:
     if pa.types.is_struct(kind):
-        parts = {field.name: _part_of(field.type) for field in kind}
+        parts = {field.name: _read_part(field.type) for field in kind}
 
         def fields(row: dict[str, Any], names: Sequence[str]) -> Any:
             values = {name: part(row[name], names) for name, part in parts.items() if row[name] is not None}
@@ -524,7 +524,7 @@ def _typed_part_of(kind: pa.DataType) -> Part:
 
         return fields
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        element = _part_of(kind.value_type)
+        element = _read_part(kind.value_type)
         return lambda rows, names: [element(row, names) for row in rows]
     if pa.types.is_float32(kind):
         return lambda value, names: Single(value)

@@ -3,11 +3,11 @@
 from penstock.base.restart_strategy import (
     RestartStrategies,
     RestartStrategyConfiguration,
-    restart_strategy_of,
+    read_restart_strategy,
 )
 
 __all__ = [
     "RestartStrategies",
     "RestartStrategyConfiguration",
-    "restart_strategy_of",
+    "read_restart_strategy",
 ]

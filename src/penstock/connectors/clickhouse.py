@@ -399,9 +399,9 @@ def _check_range(column: pa.Array, kind: ServerType, name: str) -> None:
             raise Misfit(f"column '{name}' has {short_repr(wrong)}, which {kind.text} on the server has not")
     if least is None:
         return
-    found = pc.min_max(measured).as_py()
-    if found["min"] is not None and (found["min"] < least or found["max"] > most):
-        at = pc.index(measured, found["min"] if found["min"] < least else found["max"]).as_py()
+    extremes = pc.min_max(measured).as_py()
+    if extremes["min"] is not None and (extremes["min"] < least or extremes["max"] > most):
+        at = pc.index(measured, extremes["min"] if extremes["min"] < least else extremes["max"]).as_py()
         shown = short_repr(str(column[at]))
         raise Misfit(f"column '{name}' has {shown}, which does not fit {kind.text} on the server")
 

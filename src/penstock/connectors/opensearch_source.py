@@ -285,11 +285,11 @@ class SearchClient:
 
     def search(self, path: str, body: Mapping[str, Any]) -> _Found:
         """Return what a search finds. Raises `OperationError` if a shard has not answered."""
-        found = _read_found(self.ask("POST", path, body))
-        if found.timed_out or found.shards.failed:
-            reason = hide(str(found.shards.failures)[:_TEXT_CHARS_MAX])
+        answer = _read_found(self.ask("POST", path, body))
+        if answer.timed_out or answer.shards.failed:
+            reason = hide(str(answer.shards.failures)[:_TEXT_CHARS_MAX])
             raise OperationError(f"{self._user}: a search is incomplete: {reason or 'it took too long'}")
-        return found
+        return answer
 
     def read_mappings(self, index: str) -> dict[str, Mapping[str, Any]]:
         """Return the fields of each index of this name, by the name of the index."""
@@ -413,11 +413,11 @@ class SearchScan:
 
     def _list_splits(self, client: SearchClient) -> Iterator[ShardSplit]:
         name = quote(self.index, safe=",*-")
-        places = client.ask_json("GET", f"/{name}/_search_shards")
+        shards = client.ask_json("GET", f"/{name}/_search_shards")
         mappings = client.read_mappings(self.index)
-        for (index, shard), (count, last) in sorted(_count_documents(client, name, places).items()):
+        for (index, shard), (count, last) in sorted(_count_documents(client, name, shards).items()):
             filters: list[Any] = [dict(self.query)] if self.query else []
-            of_alias = places["indices"].get(index, {}).get("filter")
+            of_alias = shards["indices"].get(index, {}).get("filter")
             filters += [of_alias] if of_alias else []
             resolved = [resolve_condition(each, mappings.get(index, {})) for each in self.conditions]
             filters += [query for query in resolved if query is not None]
@@ -451,14 +451,14 @@ class SearchScan:
                 **({} if split.fields is None else {"_source": list(split.fields)}),
             }
             try:
-                found = client.search("/_search", body)
+                answer = client.search("/_search", body)
             except OperationError:
                 if is_new:
                     raise
                 point = None  # forgotten, or its node has gone
                 continue
-            point, is_new = found.pit_id or point, False
-            hits = found.hits.hits
+            point, is_new = answer.pit_id or point, False
+            hits = answer.hits.hits
             if hits:
                 yield hits, point
                 position, count = hits[-1].sort[0], count + len(hits)

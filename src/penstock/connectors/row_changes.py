@@ -131,8 +131,8 @@ def _number_rows(rows: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     keys = keys.append_column(_PLACE, pa.array(np.arange(rows.num_rows)))
     grouped = keys.group_by(names, use_threads=False).aggregate([(_PLACE, "min"), (_PLACE, "list")])
     numbers = np.zeros(rows.num_rows, np.int64)
-    places = grouped.column(f"{_PLACE}_list").combine_chunks()
-    numbers[pc.list_flatten(places).to_numpy()] = pc.list_parent_indices(places).to_numpy()
+    positions = grouped.column(f"{_PLACE}_list").combine_chunks()
+    numbers[pc.list_flatten(positions).to_numpy()] = pc.list_parent_indices(positions).to_numpy()
     return grouped.column(f"{_PLACE}_min").to_numpy(), numbers
 
 

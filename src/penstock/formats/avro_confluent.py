@@ -102,9 +102,9 @@ class SchemaRegistry:
             if response.get("references") and kind == "AVRO":
                 raise FormatError(f"schema {schema_id} of the registry refers to others, which is not supported")
             self._schemas[schema_id] = response.get("schemaType", "AVRO"), response["schema"]
-        found, text = self._schemas[schema_id]
-        if found != kind:
-            raise FormatError(f"schema {schema_id} of the registry is none of {_KINDS[kind]} but of {found}")
+        schema, text = self._schemas[schema_id]
+        if schema != kind:
+            raise FormatError(f"schema {schema_id} of the registry is none of {_KINDS[kind]} but of {schema}")
         return text
 
     def register(self, subject: str, schema: str, kind: str = "AVRO") -> int:

@@ -98,19 +98,19 @@ class GraphValues(base.GraphBase):
         """Return the vertices and edges that pass the filters, without edges that have lost a vertex."""
         vertices = self._vertices.filter(vertex_filter).name("Filter On Vertices")
         edges = self._edges.filter(edge_filter).name("Filter On Edges")
-        return self._replace_streams(vertices, edges_between(edges, vertices))
+        return self._replace_streams(vertices, find_edges(edges, vertices))
 
     def filter_on_vertices(self, vertex_filter: Function) -> Self:
         """Return the vertices that pass a filter, and the edges between them."""
         vertices = self._vertices.filter(vertex_filter).name("Filter On Vertices")
-        return self._replace_streams(vertices, edges_between(self._edges, vertices))
+        return self._replace_streams(vertices, find_edges(self._edges, vertices))
 
     def filter_on_edges(self, edge_filter: Function) -> Self:
         """Return all vertices, and the edges that pass a filter."""
         return self._replace_streams(edges=self._edges.filter(edge_filter).name("Filter On Edges"))
 
 
-def edges_between(edges: DataStream, vertices: DataStream) -> DataStream:
+def find_edges(edges: DataStream, vertices: DataStream) -> DataStream:
     """Return the edges that have both their ends among these vertices."""
     with_source = base.semi_join(edges, vertices, base.FIRST, base.FIRST).name("Edges With Source")
     return base.semi_join(with_source, vertices, base.SECOND, base.FIRST).name("Edges With Both Ends")
@@ -175,7 +175,7 @@ class GraphChanges(base.GraphBase):
 
     def add_edges(self, new_edges: Iterable[base.Edge]) -> Self:
         """Return this graph with more edges. Edges whose source or target is missing are left out."""
-        added = edges_between(self._context.from_collection([base.Edge(*edge) for edge in new_edges]), self._vertices)
+        added = find_edges(self._context.from_collection([base.Edge(*edge) for edge in new_edges]), self._vertices)
         return self._replace_streams(edges=self._edges.union(added))
 
     # --- removing ----------------------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ class GraphChanges(base.GraphBase):
         else:
             removed = self._context.from_collection([base.Vertex(*vertex) for vertex in vertices_to_be_removed])
         vertices = base.without(self._vertices, removed, base.FIRST, base.FIRST).name("Remove Vertices")
-        return self._replace_streams(vertices, edges_between(self._edges, vertices))
+        return self._replace_streams(vertices, find_edges(self._edges, vertices))
 
     def remove_edge(self, edge: base.Edge) -> Self:
         """Return this graph without the edges from the same source to the same target."""

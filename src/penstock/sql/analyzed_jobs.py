@@ -98,11 +98,11 @@ class _Tree:
             before = by_operator.get(figures.operator_id, (0, 0))
             by_operator[figures.operator_id] = before[0] + figures.records_in, before[1] + figures.records_out
         infos = {info.name: info.operator_id for info in vertex.infos}
-        for place, name in enumerate(reversed(vertex.operators)):
+        for indent, name in enumerate(reversed(vertex.operators)):
             records = by_operator.get(infos.get(name, ""))
             counts = ("", "") if records is None else (f"{records[0]:,}", f"{records[1]:,}")
-            more: Sequence[str] = of_task if place == 0 else ()
-            yield _Line(f"{'  ' * (depth + place)}{name}", str(vertex.parallelism), *counts, *more)
+            more: Sequence[str] = of_task if indent == 0 else ()
+            yield _Line(f"{'  ' * (depth + indent)}{name}", str(vertex.parallelism), *counts, *more)
 
 
 def _share(time_ms: int, whole_ms: int) -> str:

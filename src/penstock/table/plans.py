@@ -97,11 +97,11 @@ def _expanded(node: syntax.Expression, names: list[str], type_of: TypeOf) -> Ite
 def _without_ranges(node: syntax.Expression, names: list[str]) -> list[syntax.Expression]:
     """Expand the column ranges in an expression."""
 
-    def change(one: syntax.Expression) -> Iterable[syntax.Expression] | None:
-        if isinstance(one, syntax.Star):
-            return [syntax.Reference((name,)) for name in names] if one is node else None
-        is_range = isinstance(one, syntax.Call) and one.name in _RANGES
-        return [syntax.Reference((name,)) for name in _columns(one, names)] if is_range else None
+    def change(part: syntax.Expression) -> Iterable[syntax.Expression] | None:
+        if isinstance(part, syntax.Star):
+            return [syntax.Reference((name,)) for name in names] if part is node else None
+        is_range = isinstance(part, syntax.Call) and part.name in _RANGES
+        return [syntax.Reference((name,)) for name in _columns(part, names)] if is_range else None
 
     return rewritten(node, change)
 
@@ -132,12 +132,12 @@ def _with_table(
 ) -> list[syntax.Expression]:
     """Return the arguments of a call with a table for the first argument that takes one."""
     declared = user.signature.arguments
-    place = next((index for index, argument in enumerate(declared) if argument.is_table), None)
-    if place is None:
+    position = next((index for index, argument in enumerate(declared) if argument.is_table), None)
+    if position is None:
         raise ValidationError(f"{user} takes no table: call it by from_call()")
     if any(isinstance(argument, syntax.NamedArgument) for argument in arguments):
-        return [syntax.NamedArgument(declared[place].name, table), *arguments]
-    return [*arguments[:place], table, *arguments[place:]]
+        return [syntax.NamedArgument(declared[position].name, table), *arguments]
+    return [*arguments[:position], table, *arguments[position:]]
 
 
 def _place(node: syntax.Expression, names: list[str]) -> int:
@@ -186,13 +186,13 @@ def _transitive_name(node: syntax.Expression) -> str | None:
 def _collect_aggregates(node: syntax.Expression, aggregates: list[syntax.Expression], calls: Calls) -> None:
     """Collect the aggregates and window properties in an expression, except for aggregates over a window."""
 
-    def change(one: syntax.Expression) -> Iterable[syntax.Expression] | None:
-        if isinstance(one, syntax.Over):
-            return (one,)
-        if is_aggregate(one, calls) or (isinstance(one, syntax.Call) and one.name in WINDOW_PARTS):
-            if one not in aggregates:
-                aggregates.append(one)
-            return (one,)
+    def change(part: syntax.Expression) -> Iterable[syntax.Expression] | None:
+        if isinstance(part, syntax.Over):
+            return (part,)
+        if is_aggregate(part, calls) or (isinstance(part, syntax.Call) and part.name in WINDOW_PARTS):
+            if part not in aggregates:
+                aggregates.append(part)
+            return (part,)
         return None
 
     rewritten(node, change)
@@ -318,9 +318,9 @@ class Plans:
         """Keep the rows for which a condition is true."""
         names = plan.schema.names
 
-        def are_keys(one: str, other: str) -> bool:
-            is_known = one in names and other in names
-            return is_known and are_of_both_sides(plan, names.index(one), names.index(other))
+        def are_keys(first: str, second: str) -> bool:
+            is_known = first in names and second in names
+            return is_known and are_of_both_sides(plan, names.index(first), names.index(second))
 
         return self._analyser().filtered(plan, join_condition(to_operand(condition)._node, are_keys))
 
@@ -459,13 +459,13 @@ def _with_keys(items: Iterable[SelectItem], keys: Sequence[Operand]) -> list[Sel
 def _of_window(node: syntax.Expression, window: GroupWindow, parts: set[str]) -> syntax.Expression:
     """Replace window properties in an expression by columns, and add them to `parts`."""
 
-    def change(one: syntax.Expression) -> Iterable[syntax.Expression] | None:
-        if not isinstance(one, syntax.Call) or one.name not in WINDOW_PARTS:
+    def change(part: syntax.Expression) -> Iterable[syntax.Expression] | None:
+        if not isinstance(part, syntax.Call) or part.name not in WINDOW_PARTS:
             return None
-        if one.operands != (syntax.Reference((window.name,)),):
-            raise ValidationError(f"{one.name[1:].lower()} belongs to the window {window.name!r} of the group")
-        parts.add(one.name)
-        return (syntax.Reference((WINDOW_PARTS[one.name],)),)
+        if part.operands != (syntax.Reference((window.name,)),):
+            raise ValidationError(f"{part.name[1:].lower()} belongs to the window {window.name!r} of the group")
+        parts.add(part.name)
+        return (syntax.Reference((WINDOW_PARTS[part.name],)),)
 
     return rewritten(node, change)[0]
 

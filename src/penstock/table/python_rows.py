@@ -103,9 +103,9 @@ def rows_of_pandas(pdf: Any, schema: RowsSchema) -> ArrowRows:
     return rows_of_arrow(table.rename_columns([str(name) for name in pdf.columns]), schema, "data frame")
 
 
-def rows_of_arrow(found: pa.Table, schema: RowsSchema, what: str) -> ArrowRows:
+def rows_of_arrow(table: pa.Table, schema: RowsSchema, what: str) -> ArrowRows:
     """Return a plan of the rows of an Arrow table. `what`: the kind of input, for messages."""
-    names, kinds = found.column_names, [logical_type(column_type) for column_type in found.schema.types]
+    names, kinds = table.column_names, [logical_type(column_type) for column_type in table.schema.types]
     if isinstance(schema, RowType):
         names, kinds = schema.field_names(), schema.field_types()
     elif isinstance(schema, list | tuple):
@@ -117,11 +117,11 @@ def rows_of_arrow(found: pa.Table, schema: RowsSchema, what: str) -> ArrowRows:
             raise WrongTypeError(f"the schema of the {what} is a ROW, a list of names or a list of types")
     elif schema is not None:
         raise WrongTypeError(f"the schema of the {what} is a ROW, a list of names or a list of types, not {schema!r}")
-    if not len(names) == len(kinds) == found.num_columns:
+    if not len(names) == len(kinds) == table.num_columns:
         raise WrongValueError(
-            f"the {what} has {found.num_columns} columns, and the schema {min(len(names), len(kinds))}"
+            f"the {what} has {table.num_columns} columns, and the schema {min(len(names), len(kinds))}"
         )
-    columns = [_cast(found.column(index), kind, names[index], what) for index, kind in enumerate(kinds)]
+    columns = [_cast(table.column(index), kind, names[index], what) for index, kind in enumerate(kinds)]
     return arrow_rows(columns, RowType([RowField(*pair) for pair in zip(names, kinds, strict=True)], False))
 
 

@@ -400,9 +400,11 @@ class EmbeddedWorkflows:
         path, times = parse_path(identifier), Cron(cron)
         for session in self._sessions.list():
             engine = session.engine
-            if isinstance(engine, TableEngine) and (found := session.call(partial(engine.find_refresh, path, options))):
-                SCHEDULER.create(found[0], times, found[1])
-                return found[0], GROUP
+            if isinstance(engine, TableEngine) and (
+                matches := session.call(partial(engine.find_refresh, path, options))
+            ):
+                SCHEDULER.create(matches[0], times, matches[1])
+                return matches[0], GROUP
         raise ValidationError(
             f"no open session of the gateway has a materialized table {format_path(path)}: open one, and create its "
             "catalog there"
@@ -432,10 +434,10 @@ def _flink_class(name: str, full_name: str) -> str:
 
 def _only_statement(text: str) -> str:
     """Return the text up to the semicolon of its statement, so that positions in it stay the same."""
-    found = split(text)
-    if len(found) > 1:
+    matches = split(text)
+    if len(matches) > 1:
         raise GatewayError(("java.lang.IllegalArgumentException", "only single statement supported"))
-    return text[: text.rindex(found[0].text) + len(found[0].text)] if found else text
+    return text[: text.rindex(matches[0].text) + len(matches[0].text)] if matches else text
 
 
 def _analyze(job: ListedJob) -> str:

@@ -226,10 +226,10 @@ class SessionNames:
         return self._shown(f"SHOW TABLES FROM {format_path(tuple(path))}" if path else "SHOW TABLES")
 
     def columns(self, path: Sequence[str]) -> Sequence[str]:
-        def found() -> list[str]:
+        def complete() -> list[str]:
             return self._tables.from_path(format_path(tuple(path))).get_schema().get_field_names()
 
-        return _or_nothing(found)
+        return _or_nothing(complete)
 
     def functions(self) -> Sequence[str]:
         return self._tables.list_functions()
@@ -239,11 +239,11 @@ class SessionNames:
         return sorted({*REGISTRY, *OPTIONS, *_TABLE_OPTIONS, *set_now})
 
     def _shown(self, sql: str) -> list[str]:
-        def found() -> list[str]:
+        def complete() -> list[str]:
             with self._tables.execute_sql(sql).collect() as rows:
                 return [row[0] for row in rows]
 
-        return _or_nothing(found)
+        return _or_nothing(complete)
 
 
 def _or_nothing(lookup: Callable[[], list[str]]) -> list[str]:

@@ -213,13 +213,13 @@ class RequestBuffer:
         if not room:
             return []
         entries: list[Entry] = []
-        held: set[Hashable] = set()
-        size = self._take_again(now_ms, room, entries, held) if self._again else 0
+        blocked_keys: set[Hashable] = set()
+        size = self._take_again(now_ms, room, entries, blocked_keys) if self._again else 0
         if self._ready:
-            size = self._take_queued(room, size, entries, held)
+            size = self._take_queued(room, size, entries, blocked_keys)
         if entries or is_flushing or self._is_due(now_ms):
             if self._has_keys:
-                self._take_waiting(room, size, entries, held)
+                self._take_waiting(room, size, entries, blocked_keys)
             else:
                 self._take_first(room, size, entries)
         for entry in entries:
@@ -247,7 +247,7 @@ class RequestBuffer:
             or now_ms >= self._waiting[0].since_ms + settings.max_time_in_buffer_ms
         )
 
-    def _take_again(self, now_ms: float, room: int, entries: list[Entry], held: set[Hashable]) -> int:
+    def _take_again(self, now_ms: float, room: int, entries: list[Entry], blocked_keys: set[Hashable]) -> int:
         """Take entries that are sent again, as far as their delays are over; return their size.
 
         `held` receives the keys whose later entries must wait.
@@ -256,16 +256,16 @@ class RequestBuffer:
         for entry in self._again:
             key = entry.key
             fits = len(entries) < room and (not entries or size + entry.size <= self._settings.max_batch_size_in_bytes)
-            is_free = key is None or not (key in held or key in self._keys_in_flight)
+            is_free = key is None or not (key in blocked_keys or key in self._keys_in_flight)
             if fits and is_free and now_ms >= entry.not_before_ms:
                 entries.append(entry)
                 size += entry.size
                 if key is not None and not self._keeps_order:
-                    held.add(key)
+                    blocked_keys.add(key)
             else:
                 kept.append(entry)
                 if key is not None:
-                    held.add(key)
+                    blocked_keys.add(key)
         self._again = kept
         return size
 
@@ -285,7 +285,7 @@ class RequestBuffer:
         entries += first
         self._waiting_bytes -= taken
 
-    def _take_queued(self, room: int, size: int, entries: list[Entry], held: set[Hashable]) -> int:
+    def _take_queued(self, room: int, size: int, entries: list[Entry], blocked_keys: set[Hashable]) -> int:
         """Take entries of queues that are ready; return the size of all entries.
 
         A queue that has more entries waits for the end of this request.
@@ -298,7 +298,7 @@ class RequestBuffer:
             queue = self._queues.get(key)
             if queue is None or key in self._keys_in_flight:
                 continue  # it is ready again when the request has ended
-            if key in held:
+            if key in blocked_keys:
                 kept.append(key)
                 continue
             taken = 0
@@ -317,14 +317,14 @@ class RequestBuffer:
                 del self._queues[key]
             if taken:
                 if not self._keeps_order:
-                    held.add(key)
+                    blocked_keys.add(key)
             elif queue:
                 kept.append(key)
         self._ready.extendleft(reversed(kept))
         self._waiting_bytes -= size - start_size
         return size
 
-    def _take_waiting(self, room: int, size: int, entries: list[Entry], held: set[Hashable]) -> None:
+    def _take_waiting(self, room: int, size: int, entries: list[Entry], blocked_keys: set[Hashable]) -> None:
         """Take entries from the front. Those whose keys must wait join the queues of these."""
         waiting, last, queues = self._waiting, self._last, self._queues
         size_max, start_size = self._settings.max_batch_size_in_bytes, size
@@ -332,7 +332,7 @@ class RequestBuffer:
         while waiting and len(entries) < room:
             entry = waiting[0]
             key = entry.key
-            if key is not None and (key in in_flight or key in held or key in queues):
+            if key is not None and (key in in_flight or key in blocked_keys or key in queues):
                 queues.setdefault(key, deque()).append(waiting.popleft())
                 self._queued += 1
                 continue
@@ -342,7 +342,7 @@ class RequestBuffer:
             size += entry.size
             if key is not None:
                 if is_alone:
-                    held.add(key)
+                    blocked_keys.add(key)
                 if last and last.get(key) is entry:
                     del last[key]
         self._waiting_bytes -= size - start_size

@@ -105,28 +105,28 @@ class KinesisService(ShardService):
 
     def list_shards(self) -> Listing:
         """See `ShardService`. The time is that of the service, so that LATEST does not depend on a clock here."""
-        found: list[Shard] = []
+        shards: list[Shard] = []
         request: dict[str, Any] = {"StreamARN": self._arn}
         while True:
             answer = self._client.list_shards(MaxResults=_PAGE, **request)
-            found += [_read_shard(each) for each in answer["Shards"]]
+            shards += [_read_shard(each) for each in answer["Shards"]]
             if not answer.get("NextToken"):
                 break
             request = {"NextToken": answer["NextToken"]}  # it names the stream, which must not be named again
         date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
         now = datetime.now(UTC) if date is None else parsedate_to_datetime(date)
-        return Listing(found, round(now.timestamp() * 1_000))
+        return Listing(shards, round(now.timestamp() * 1_000))
 
     def find_iterator(self, split: ShardSplit) -> str:
         """See `ShardService`."""
-        place: dict[str, Any] = {"ShardIteratorType": split.start}
+        request: dict[str, Any] = {"ShardIteratorType": split.start}
         if split.sequence_number is not None:
             kind = shards.AFTER_SEQUENCE_NUMBER if split.emitted is None else shards.AT_SEQUENCE_NUMBER
-            place = {"ShardIteratorType": kind, "StartingSequenceNumber": split.sequence_number}
+            request = {"ShardIteratorType": kind, "StartingSequenceNumber": split.sequence_number}
         elif split.start == shards.AT_TIMESTAMP:
             assert split.timestamp_ms is not None
-            place["Timestamp"] = split.timestamp_ms / 1_000
-        answer = self._client.get_shard_iterator(StreamARN=self._arn, ShardId=split.shard_id, **place)
+            request["Timestamp"] = split.timestamp_ms / 1_000
+        answer = self._client.get_shard_iterator(StreamARN=self._arn, ShardId=split.shard_id, **request)
         return str(answer["ShardIterator"])
 
     def fetch(self, split: ShardSplit, iterator: str, limit: int) -> Fetched:

@@ -479,32 +479,32 @@ def _commit_new(target: Target, committables: Sequence[PreparedFiles], run: str)
     from deltalake.exceptions import CommitFailedError, DeltaError
     from deltalake.transaction import create_table_with_add_actions
 
-    new, place = target.new, target.place
+    new, table_place = target.new, target.place
     assert new is not None
     committables = committables or [PreparedFiles(run, 1, ())]
     names = list(target.partition_columns or ())
     actions: list[Any] | None = None
     for tries_left in reversed(range(TRIES)):
-        if place.exists():
-            if not _not_in_log(place.open(), committables):
+        if table_place.exists():
+            if not _not_in_log(table_place.open(), committables):
                 return
             if not new.replaces:
                 raise CommitError(
-                    f"the Delta table {place.path} was created by another writer while this job made its rows: drop "
-                    "that table, or create one of another name"
+                    f"the Delta table {table_place.path} was created by another writer while this job made its rows: "
+                    "drop that table, or create one of another name"
                 )
         if actions is None:
             actions = _add_actions(names, _files_of_new(target, committables))
         try:
             create_table_with_add_actions(
-                place.path,
+                table_place.path,
                 Schema.from_json(new.schema),
                 actions,
                 mode="overwrite" if new.replaces else "error",
                 partition_by=names,
                 description=new.comment,
                 configuration=dict(new.properties),
-                storage_options=dict(place.options),
+                storage_options=dict(table_place.options),
                 commit_properties=_properties(committables),
             )
         except (CommitFailedError, DeltaError) as error:
@@ -512,7 +512,7 @@ def _commit_new(target: Target, committables: Sequence[PreparedFiles], run: str)
                 raise
             time.sleep(WAIT_S * random.uniform(0.5, 2))
         else:
-            list_invariants(place.open())
+            list_invariants(table_place.open())
             return
 
 

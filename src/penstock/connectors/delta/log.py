@@ -469,7 +469,7 @@ def load_start(table: DeltaTable, scanned: Scanned) -> None:
             table.load_as_version(start.timestamp)
 
 
-def load_start_of(location: TablePlace, table: DeltaTable, timestamp: str) -> None:
+def load_first_version(location: TablePlace, table: DeltaTable, timestamp: str) -> None:
     """Load the version of a table that was the newest at a time."""
     table.load_as_version(_last_until(table, location, timestamp))
 

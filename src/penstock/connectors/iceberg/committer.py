@@ -540,7 +540,7 @@ class IcebergCommitter(Committer[Staged]):
         if table.spec().is_unpartitioned():
             return existing
         if settings.replaced:
-            return [file for file in existing if _is_in(table, file, settings.replaced)]
+            return [file for file in existing if _contains(table, file, settings.replaced)]
         if any(file.spec_id != table.metadata.default_spec_id for file in existing):
             raise UnsupportedError(
                 f"table {title} has files of an earlier partitioning, so it cannot be told which of them are in the "
@@ -610,7 +610,7 @@ def _keep_retention(transaction: Any, table: Table, branch: str) -> None:
     )
 
 
-def _is_in(table: Table, file: DataFile, partition: Iterable[tuple[str, str]]) -> bool:
+def _contains(table: Table, file: DataFile, partition: Iterable[tuple[str, str]]) -> bool:
     """Return whether a file is in a partition, given by names of columns and the texts of their values."""
     spec, schema = table.specs()[file.spec_id], table.schema()
     texts = {

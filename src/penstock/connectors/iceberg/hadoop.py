@@ -118,10 +118,10 @@ class HadoopCatalog(MetastoreCatalog):
 
     def load_table(self, identifier: Any) -> Table:
         """See pyiceberg's `Catalog`."""
-        found = self._find_metadata(self._folder(identifier) / "metadata")
-        if found is None:
+        metadata_file = self._find_metadata(self._folder(identifier) / "metadata")
+        if metadata_file is None:
             raise NoSuchTableError(f"Table does not exist: {'.'.join(_names(identifier))}")
-        location = found[1].as_uri()
+        location = metadata_file[1].as_uri()
         io = self._load_file_io(location=location)
         metadata = FromInputFile.table_metadata(io.new_input(location))
         return Table(_names(identifier), metadata, location, self._load_file_io(metadata.properties, location), self)
@@ -143,15 +143,15 @@ class HadoopCatalog(MetastoreCatalog):
         """See pyiceberg's `Catalog`."""
         identifier = table.name()
         folder = self._folder(identifier) / "metadata"
-        found = self._find_metadata(folder)
-        current = None if found is None else self.load_table(identifier)
+        metadata_file = self._find_metadata(folder)
+        current = None if metadata_file is None else self.load_table(identifier)
         staged = self._update_and_stage_table(current, identifier, requirements, updates)
         if current is not None and staged.metadata == current.metadata:
             return _response(current.metadata, current.metadata_location)
         title = ".".join(identifier)
-        target = self._publish(folder, 1 if found is None else found[0] + 1, staged.metadata)
+        target = self._publish(folder, 1 if metadata_file is None else metadata_file[0] + 1, staged.metadata)
         if target is None:
-            if found is None:
+            if metadata_file is None:
                 raise TableAlreadyExistsError(f"Table {title} already exists")
             raise CommitFailedException(f"Table has been updated by another process: {title}")
         return _response(staged.metadata, target.as_uri())

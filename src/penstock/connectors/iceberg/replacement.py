@@ -133,7 +133,7 @@ class RowReplacement(Replacement):
         if self._base is None and row_changes.old.num_rows:
             raise self._changed()  # rows of a table that had none
         present = np.zeros(row_changes.old.num_rows, np.int64)
-        for task in self._tasks_of(row_changes.old):
+        for task in self._list_tasks(row_changes.old):
             rows = self._read(task, self._schema.names)
             numbers = row_changes.find(rows)
             is_changed = numbers >= 0
@@ -149,12 +149,12 @@ class RowReplacement(Replacement):
         row_changes.check_counts(present, self._title)
         self.added += self._writing.write(conformed(row_changes.inserted, self._schema, self._title))
 
-    def _conformed_changes(self, found: pa.Table) -> pa.Table:
+    def _conformed_changes(self, table: pa.Table) -> pa.Table:
         """Return the changes with the columns in the types of the table, where NULL stands for no row."""
         schema = pa.schema([field.with_nullable(True) for field in self._schema])
-        columns = [found.column(KIND_OF_ROW)]
+        columns = [table.column(KIND_OF_ROW)]
         for rename in (before, after):
-            part = found.select([rename(name) for name in self._key]).rename_columns(self._key)
+            part = table.select([rename(name) for name in self._key]).rename_columns(self._key)
             columns += conformed(part, schema, self._title).columns
         return pa.table(columns, [KIND_OF_ROW, *map(before, self._key), *map(after, self._key)])
 
@@ -178,7 +178,7 @@ class RowReplacement(Replacement):
             f"other writers have changed table {self._title} since this statement has read it: run the statement again"
         )
 
-    def _tasks_of(self, old: pa.Table) -> Iterator[FileScanTask]:
+    def _list_tasks(self, old: pa.Table) -> Iterator[FileScanTask]:
         """Yield the files that the statement has read and that may have one of these rows."""
         if self._base is None or not old.num_rows:
             return

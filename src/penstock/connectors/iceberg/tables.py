@@ -404,9 +404,9 @@ class NewTable:
         from pyiceberg.table.metadata import TableMetadataUtil
 
         metadata = TableMetadataUtil.parse_raw(self.metadata)
-        place = load_location_provider(metadata.location, metadata.properties).new_table_metadata_file_location()
-        io = catalog._load_file_io(metadata.properties, place)
-        return StagedTable(loader.identifier, metadata, place, io, catalog)
+        path = load_location_provider(metadata.location, metadata.properties).new_table_metadata_file_location()
+        io = catalog._load_file_io(metadata.properties, path)
+        return StagedTable(loader.identifier, metadata, path, io, catalog)
 
     def is_in(self, existing: Table) -> bool:
         """Return whether the commit that creates this table has happened."""

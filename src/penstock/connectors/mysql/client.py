@@ -313,7 +313,7 @@ def connect(address: MySqlAddress, **more: Any) -> Any:
         connection = library.connect(**arguments)
     except library.err.MySQLError as error:
         text = hide(str(error.args[-1]) if error.args else type(error).__name__)
-        raise library.err.OperationalError(code_of(error), f"{address.shown}: {text}") from error
+        raise library.err.OperationalError(get_error_code(error), f"{address.shown}: {text}") from error
     try:
         server = read_server(connection)
         oldest = _OLDEST[server.dialect]
@@ -354,7 +354,7 @@ def execute(connection: Any, sql: str) -> int:
     return int(connection.query(sql))
 
 
-def code_of(error: BaseException) -> int:
+def get_error_code(error: BaseException) -> int:
     """Return the number of an error of the server or the library; -1 if it has none."""
     code = error.args[0] if error.args else -1
     return code if isinstance(code, int) else -1
@@ -365,13 +365,13 @@ def is_passing(error: BaseException) -> bool:
     errors = load_library().err
     if isinstance(error, errors.InterfaceError):
         return True  # the connection was closed by an earlier error
-    return isinstance(error, OSError) or (isinstance(error, errors.MySQLError) and code_of(error) in _PASSING)
+    return isinstance(error, OSError) or (isinstance(error, errors.MySQLError) and get_error_code(error) in _PASSING)
 
 
 def describe(error: BaseException) -> str:
     """Return an error as one line: the server's number and its words, without secrets."""
     words = " ".join(hide(str(error.args[-1] if error.args else error)).split())[:500]
-    code = code_of(error)
+    code = get_error_code(error)
     return f"{words} (error {code})" if code > 0 else words
 
 

@@ -272,15 +272,15 @@ class KeyLookup:
             for number in wanted:
                 matches = [f"{name} = {texts[number]}" for name, texts in zip(names, literals, strict=True)]
                 parts.append(f"(SELECT {selected}, {number} FROM {relation.path} AS t WHERE {' AND '.join(matches)})")
-            found = []
+            bounds = []
             for columns in values.fetch_columns(connection, " UNION ALL ".join(parts), 1 << 16):
                 arrays = [
                     reading.read(column, self._unrepresentable)
                     for reading, column in zip(readings, columns, strict=False)
                 ]
                 arrays.append(columns[-1].cast(pa.string()).cast(pa.int64()))
-                found.append(arrays)
-            return found
+                bounds.append(arrays)
+            return bounds
 
     def close(self) -> None:
         """Close the connection."""

@@ -224,7 +224,7 @@ class _RefusedRows:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if not isinstance(error, client.load_library().err.MySQLError) or client.is_passing(error):
             return
-        if client.code_of(error) == _SUBQUERY_ROWS:
+        if client.get_error_code(error) == _SUBQUERY_ROWS:
             key = ", ".join(self._target.names[index] for index in self._target.key)
             raise OperationError(
                 f"a row of table {self._table} has, in a unique index besides that of {key}, the values of another "

@@ -296,7 +296,7 @@ def split_rows(data: bytes, starts: Sequence[int], count: int) -> list[pa.Array]
                 marked = np.flatnonzero(head == mark)
                 if len(marked):
                     lengths[marked] = sum(
-                        octets[at[marked] + 1 + place].astype(np.int64) << (8 * place) for place in range(width)
+                        octets[at[marked] + 1 + shift].astype(np.int64) << (8 * shift) for shift in range(width)
                     )
                     heads[marked] = 1 + width
         begins = at + heads

@@ -170,7 +170,7 @@ DRIVERS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def dialect_of(url: str) -> str:
+def find_dialect(url: str) -> str:
     """Return the dialect of a URL: `postgresql`, `mysql` or `mariadb`; empty for any other."""
     scheme = url.removeprefix("jdbc:").partition(":")[0]
     return "postgresql" if scheme == "postgres" else scheme if scheme in DRIVERS else ""
@@ -194,7 +194,7 @@ def read_address(url: str, user: str | None = None, password: str | None = None)
     Raises:
         ConfigurationError: if the URL is malformed, or of another database, which the message names.
     """
-    if dialect_of(url) in ("mysql", "mariadb"):
+    if find_dialect(url) in ("mysql", "mariadb"):
         from penstock.connectors.mysql.client import MySqlAddress
 
         return MySqlAddress.of_url(url, user, password)
@@ -203,7 +203,7 @@ def read_address(url: str, user: str | None = None, password: str | None = None)
 
 def check_driver(url: str, driver_name: str | None) -> None:
     """Raise `ConfigurationError` unless the class of Java's driver, if one is named, fits the URL."""
-    known = DRIVERS.get(dialect_of(url), ())
+    known = DRIVERS.get(find_dialect(url), ())
     if driver_name is not None and known and driver_name not in known:
         raise ConfigurationError(f"the driver of this URL is {known[0]}, not {driver_name}: leave it out")
 

@@ -240,5 +240,5 @@ class _Database:
         missing = [name for name in wanted if name not in by_case and name.lower() not in by_case]
         if missing:
             raise OperationError(f"table {table} has no column {missing[0]!r}; it has {', '.join(names)}")
-        found = [by_case.get(name) or by_case[name.lower()] for name in wanted]
-        return ", ".join(str(self._dialect.quoteIdentifier(name)) for name in found)
+        columns = [by_case.get(name) or by_case[name.lower()] for name in wanted]
+        return ", ".join(str(self._dialect.quoteIdentifier(name)) for name in columns)

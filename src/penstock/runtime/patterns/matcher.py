@@ -588,7 +588,7 @@ def _refuse(*_: Any) -> None:
 
 def _is_ordered(matches: Sequence[Stored]) -> bool:
     """Return whether the queue keeps this order: that of two matches, or of matches with different first events."""
-    return len(matches) < 3 or all(one[_FIRST] < other[_FIRST] for one, other in pairwise(matches))
+    return len(matches) < 3 or all(match[_FIRST] < other[_FIRST] for match, other in pairwise(matches))
 
 
 def _last_ms(partial: Stored) -> int:

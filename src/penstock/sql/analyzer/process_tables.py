@@ -269,7 +269,7 @@ class _Call:
     ) -> CallContext:
         known: dict[str, Any] = {}
         for (name, value), argument in zip(
-            values, [one for one in self._signature.arguments if not one.is_table], strict=True
+            values, [declared for declared in self._signature.arguments if not declared.is_table], strict=True
         ):
             if value is None:
                 known[name] = argument.default
@@ -299,23 +299,23 @@ def _is_time(data_type: DataType) -> bool:
 
 
 def _time_column(argument: ProcessTableFunctionArgument, part: Node, names: Sequence[str]) -> int:
-    found = [index for index, column in enumerate(part.schema) if column.name in names]
-    if len(found) > 1:
-        first, second = (part.schema.names[index] for index in found[:2])
+    indexes = [index for index, column in enumerate(part.schema) if column.name in names]
+    if len(indexes) > 1:
+        first, second = (part.schema.names[index] for index in indexes[:2])
         raise ValidationError(
             "Ambiguous time attribute found. The `on_time` argument must reference at most one column in a table "
             f"argument. Currently, the columns in `on_time` point to both '{first}' and '{second}' in table argument "
             f"'{argument.name}'."
         )
-    if found:
-        column = part.schema[found[0]]
+    if indexes:
+        column = part.schema[indexes[0]]
         if not _is_time(column.type):
             raise ValidationError(
                 "Unsupported data type for time attribute. The `on_time` argument must reference a TIMESTAMP or "
                 f"TIMESTAMP_LTZ column (up to precision 3). However, column '{column.name}' in table argument "
                 f"'{argument.name}' has data type '{column.type}'."
             )
-        return found[0]
+        return indexes[0]
     if argument.has(ArgumentTrait.REQUIRE_ON_TIME):
         raise ValidationError(
             f"Table argument '{argument.name}' requires a time attribute. Please provide one using the implicit "

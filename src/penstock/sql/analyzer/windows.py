@@ -145,15 +145,15 @@ def with_windows(select: relations.Select, scope: RelationScope, rows: ScalarAna
         return [syntax.Reference((_NAMES[name],)) if name in _NAMES else syntax.Call("PROCTIME", path=("PROCTIME",))]
 
     def group(item: relations.GroupItem) -> relations.GroupItem:
-        spread = [more for key in item.expressions for more in (edges if key == window else (one(key),))]
+        spread = [more for key in item.expressions for more in (edges if key == window else (convert(key),))]
         return replace(item, expressions=tuple(spread))
 
-    def one(expression: syntax.Expression) -> syntax.Expression:
+    def convert(expression: syntax.Expression) -> syntax.Expression:
         return rewritten(expression, change)[0]
 
     def named(item: relations.SelectItem, index: int) -> relations.SelectItem:
         """Rewrite an item, and keep the name that it had before."""
-        expression = one(item.expression)
+        expression = convert(item.expression)
         is_other = isinstance(expression, syntax.Reference) and not isinstance(item.expression, syntax.Reference)
         return replace(item, expression=expression, alias=item.alias or (f"EXPR${index}" if is_other else None))
 
@@ -161,8 +161,8 @@ def with_windows(select: relations.Select, scope: RelationScope, rows: ScalarAna
         select,
         items=tuple(named(item, index) for index, item in enumerate(select.items)),
         group=tuple(map(group, select.group or ())),
-        having=None if select.having is None else one(select.having),
-        qualify=None if select.qualify is None else one(select.qualify),
+        having=None if select.having is None else convert(select.having),
+        qualify=None if select.qualify is None else convert(select.qualify),
     )
 
 

@@ -64,14 +64,14 @@ def built_in() -> Connectors:
     return Connectors(
         *(point.load()() for point in importlib.metadata.entry_points(group=ENTRY_POINTS)),
         built_in={
-            **{name: partial(_create, place) for name, place in CONNECTORS.items()},
-            **{name: partial(_create, place, formats) for name, place in CONNECTORS_WITH_FORMATS.items()},
+            **{name: partial(_create, path) for name, path in CONNECTORS.items()},
+            **{name: partial(_create, path, formats) for name, path in CONNECTORS_WITH_FORMATS.items()},
         },
     )
 
 
-def _create(place: str, *arguments: Any) -> Any:
-    return resolve_name(f"penstock.sql.connectors.{place}")(*arguments)
+def _create(path: str, *arguments: Any) -> Any:
+    return resolve_name(f"penstock.sql.connectors.{path}")(*arguments)
 
 
 __all__ = ["built_in"]

@@ -426,9 +426,9 @@ class DeltaConnector(TableConnector):
     def pin_version(self, options: TableOptions, path: tuple[str, ...]) -> dict[str, str]:
         """See `TableConnector`. Raises `ValidationError` for a table that is read at an earlier version."""
         refuse_versions(options, (VERSION_AS_OF, TIMESTAMP_AS_OF, STARTING_VERSION, STARTING_TIMESTAMP))
-        place = read_place(options)
-        table = place.open()
-        check_writable(place, table, True)
+        table_place = read_place(options)
+        table = table_place.open()
+        check_writable(table_place, table, True)
         return {ROW_CHANGES: str(table.version()), VERSION_AS_OF.key(): str(table.version())}
 
     def remove_rows(
@@ -453,7 +453,7 @@ class DeltaConnector(TableConnector):
         if METADATA_TABLE in options:
             raise UnsupportedError(f"table {options.title} tells about a table, and is not written")
         if ROW_CHANGES in options:
-            place = read_place(options)
+            table_place = read_place(options)
             count = (len(write.schema) - 1) // 2
             changed = [column.name.removeprefix(after("")) for column in write.schema][1 + count :]
             columns = RowSchema(
@@ -463,7 +463,7 @@ class DeltaConnector(TableConnector):
                 )
             )
             stored = _stored(options.title, columns)
-            sink = TableDeltaSink(tuple(write.schema.types), place, stored, base=int(options[ROW_CHANGES]))
+            sink = TableDeltaSink(tuple(write.schema.types), table_place, stored, base=int(options[ROW_CHANGES]))
             return tables.TableWriter(sink, INSERTS, takes_columns=True)
         schema, is_by_key = write.schema, bool(write.key) and not write.overwrites
         new = NewTable.from_text(options[NEW_TABLE]) if NEW_TABLE in options else None

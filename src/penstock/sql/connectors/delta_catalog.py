@@ -31,7 +31,7 @@ import pyarrow.fs as pafs
 from penstock.base.errors import OperationError, PenstockError, UnsupportedError
 from penstock.base.secrets import remember
 from penstock.connectors.delta.commits import NewTable
-from penstock.connectors.delta.log import load_start_of
+from penstock.connectors.delta.log import load_first_version
 from penstock.connectors.delta.table import MissingTableError, TablePlace, list_invariants, require_library
 from penstock.sql.catalogs.catalog import CatalogBaseTable, CatalogDatabase, LakeCatalog, ObjectPath
 from penstock.sql.catalogs.columns import Schema, UnresolvedColumn
@@ -153,8 +153,8 @@ def to_delta_schema(schema: Schema) -> str:
     fields = []
     for column in schema.columns:
         assert column.data_type is not None
-        place = key.index(column.name) + 1 if column.name in key else 0
-        fields.append(_to_field(column.name, column.data_type, column.comment, place))
+        position = key.index(column.name) + 1 if column.name in key else 0
+        fields.append(_to_field(column.name, column.data_type, column.comment, position))
     return json.dumps({"type": "struct", "fields": fields})
 
 
@@ -166,19 +166,19 @@ class DeltaCatalog(LakeCatalog):
 
     Args:
         name: the name of the catalog.
-        place: the directory, with the options of its store.
+        root: the directory, with the options of its store.
         default_database: created if it does not exist.
     """
 
     keeper = "Delta Lake"
     metadata_tables = connector.METADATA_TABLES
 
-    def __init__(self, name: str, place: TablePlace, default_database: str) -> None:
+    def __init__(self, name: str, root: TablePlace, default_database: str) -> None:
         super().__init__(name, default_database)
-        self._place = place
+        self._root = root
         # Delta-rs's own view of a local directory has no empty folders.
-        files = place.files()
-        self._files: Any = pafs.SubTreeFileSystem(place.path, pafs.LocalFileSystem()) if place.is_local else files
+        files = root.files()
+        self._files: Any = pafs.SubTreeFileSystem(root.path, pafs.LocalFileSystem()) if root.is_local else files
         if not self.database_exists(default_database):
             self.create_database(default_database, CatalogDatabase())
 
@@ -194,7 +194,7 @@ class DeltaCatalog(LakeCatalog):
         return f"{self._name(path.database_name)}/{self._name(path.object_name)}"
 
     def _table_place(self, path: ObjectPath) -> TablePlace:
-        return replace(self._place, path=f"{self._place.path}/{self._folder(path)}")
+        return replace(self._root, path=f"{self._root.path}/{self._folder(path)}")
 
     def _folders(self, folder: str) -> list[str]:
         try:
@@ -209,7 +209,7 @@ class DeltaCatalog(LakeCatalog):
         if info.type is pafs.FileType.Directory:
             return True
         # An object store has no directories, but objects below them.
-        return not self._place.is_local and folder.rpartition("/")[2] in self._folders(folder.rpartition("/")[0])
+        return not self._root.is_local and folder.rpartition("/")[2] in self._folders(folder.rpartition("/")[0])
 
     # --- databases ---------------------------------------------------------------------------------------------------
 
@@ -233,9 +233,9 @@ class DeltaCatalog(LakeCatalog):
 
     def _write_document(self, name: str, database: CatalogDatabase) -> None:
         text = database_document(database)
-        if self._place.is_local:
-            os.makedirs(f"{self._place.path}/{name}", exist_ok=True)
-            write_whole(Path(self._place.path) / name / _DOCUMENT, text)
+        if self._root.is_local:
+            os.makedirs(f"{self._root.path}/{name}", exist_ok=True)
+            write_whole(Path(self._root.path) / name / _DOCUMENT, text)
             return
         with pa.PythonFile(self._files.handler.open_output_stream(f"{name}/{_DOCUMENT}"), "w") as file:
             file.write(text.encode())  # an object store shows a file when it is whole
@@ -278,8 +278,8 @@ class DeltaCatalog(LakeCatalog):
             )
         if self._files.get_file_info(document).type is pafs.FileType.File:
             self._files.delete_file(document)
-        if self._place.is_local:
-            os.rmdir(f"{self._place.path}/{name}")
+        if self._root.is_local:
+            os.rmdir(f"{self._root.path}/{name}")
 
     # --- tables ------------------------------------------------------------------------------------------------------
 
@@ -327,7 +327,7 @@ class DeltaCatalog(LakeCatalog):
         """See `Catalog`."""
         moment = datetime.datetime.fromtimestamp(time_ms / 1_000, datetime.UTC).isoformat()
         table = self.open_table(table_path)
-        load_start_of(self._table_place(table_path), table, moment)
+        load_first_version(self._table_place(table_path), table, moment)
         return self._described(table_path, table, {connector.VERSION_AS_OF.key(): str(table.version())})
 
     def find_version(self, table_path: ObjectPath, version: str) -> Mapping[str, str]:
@@ -353,7 +353,7 @@ class DeltaCatalog(LakeCatalog):
         loaded = self.open_table(table_path)
         with self._asking(table_path):
             if moment is not None:
-                load_start_of(self._table_place(table_path), loaded, moment)
+                load_first_version(self._table_place(table_path), loaded, moment)
             else:
                 loaded.load_as_version(int(version or 0))
         return self._described(table_path, loaded)
@@ -369,8 +369,8 @@ class DeltaCatalog(LakeCatalog):
             )
         except UnsupportedError as error:
             raise UnsupportedError(f"table {path} of catalog {self.name}: {error}") from error
-        places = {field["name"]: int(field["metadata"].get(_KEY) or 0) for field in fields}
-        key = tuple(sorted((name for name in places if places[name]), key=places.__getitem__))
+        positions = {field["name"]: int(field["metadata"].get(_KEY) or 0) for field in fields}
+        key = tuple(sorted((name for name in positions if positions[name]), key=positions.__getitem__))
         return CatalogBaseTable(
             Schema(columns, (), key, "PK_" + "_".join(key) if key else None),
             dict(sorted(metadata.configuration.items())),
@@ -380,11 +380,11 @@ class DeltaCatalog(LakeCatalog):
         )
 
     def _connector_options(self, path: ObjectPath) -> dict[str, str]:
-        place = self._table_place(path)
+        table_place = self._table_place(path)
         return {
             "connector": connector.DeltaConnector.name,
-            connector.PATH.key(): place.path,
-            **{f"{connector.STORAGE}{key}": value for key, value in place.options},
+            connector.PATH.key(): table_place.path,
+            **{f"{connector.STORAGE}{key}": value for key, value in table_place.options},
             connector.CREATE.key(): "false",
         }
 
@@ -394,23 +394,23 @@ class DeltaCatalog(LakeCatalog):
         from deltalake.exceptions import DeltaError
 
         self._require_database(table_path.database_name)
-        place, options = self._table_place(table_path), self._check(table_path, table)
+        table_place, options = self._table_place(table_path), self._check(table_path, table)
         if self._is_table(table_path):
             if ignore_if_exists:
                 return
             raise ValidationError(f"Table (or view) {table_path} already exists in Catalog {self.name}.")
         schema = Schema.from_json(to_delta_schema(table.schema))
-        place.files()
+        table_place.files()
         try:
             with self._asking(table_path):
                 created = DeltaTable.create(
-                    place.path,
+                    table_place.path,
                     schema,
                     mode="error",
                     partition_by=list(table.partition_keys),
                     description=table.comment,
                     configuration=options,
-                    storage_options=dict(place.options),
+                    storage_options=dict(table_place.options),
                     raise_if_key_not_exists=False,
                 )
                 list_invariants(created)
@@ -483,9 +483,9 @@ class DeltaCatalog(LakeCatalog):
                 return
             raise ValidationError(f"Table (or view) {table_path} does not exist in Catalog {self.name}.")
         folder = self._folder(table_path)
-        if self._place.is_local:
-            gone = f"{self._place.path}/{table_path.database_name}/.{uuid.uuid4()}"
-            os.rename(f"{self._place.path}/{folder}", gone)  # from now on the table is invisible
+        if self._root.is_local:
+            gone = f"{self._root.path}/{table_path.database_name}/.{uuid.uuid4()}"
+            os.rename(f"{self._root.path}/{folder}", gone)  # from now on the table is invisible
             shutil.rmtree(gone)
             return
         self._files.delete_dir_contents(f"{folder}/{_LOG}", missing_dir_ok=True)  # no longer a table
@@ -498,7 +498,7 @@ class DeltaCatalog(LakeCatalog):
                 return
             raise ValidationError(f"Table (or view) {table_path} does not exist in Catalog {self.name}.")
         renamed = ObjectPath(table_path.database_name, new_table_name)
-        if not self._place.is_local:
+        if not self._root.is_local:
             raise UnsupportedError(
                 f"table {table_path} of catalog {self.name} is in an object store, which renames no folders: make the "
                 f"other table with CREATE TABLE {new_table_name} AS SELECT * FROM {table_path.object_name}"
@@ -632,12 +632,12 @@ def _key_changes(before: Sequence[str], table: CatalogBaseTable) -> Iterator[Cal
         if column.name in after and column.data_type is not None and column.data_type.is_nullable:
             raise ValidationError(f"column '{column.name}' may be NULL, so it cannot be in a key: {_REBUILD}")
     for name in dict.fromkeys((*before, *after)):
-        place = str(after.index(name) + 1) if name in after else ""
-        yield partial(_set_key_place, name=name, place=place)
+        position = str(after.index(name) + 1) if name in after else ""
+        yield partial(_set_key_place, name=name, position=position)
 
 
-def _set_key_place(alter: Any, name: str, place: str) -> None:
-    alter.set_column_metadata(name, {_KEY: place})
+def _set_key_place(alter: Any, name: str, position: str) -> None:
+    alter.set_column_metadata(name, {_KEY: position})
 
 
 # --- CREATE CATALOG ---------------------------------------------------------------------------------------------------
@@ -666,14 +666,14 @@ def delta_catalog(name: str, options: dict[str, str]) -> DeltaCatalog:
     if not path:
         raise ValidationError(f"catalog '{name}' of type '{TYPE}' needs the option 'path': a directory, or a URL")
     remember(storage)
-    place = TablePlace.of(path, storage)
+    root = TablePlace.of(path, storage)
     try:
-        return DeltaCatalog(name, place, options.get("default-database", "default"))
+        return DeltaCatalog(name, root, options.get("default-database", "default"))
     except PenstockError:
         raise
     except Exception as error:
         text = " ".join(str(error).split())[:300]
-        raise OperationError(f"catalog '{name}': {place.path} cannot be used: {text}") from error
+        raise OperationError(f"catalog '{name}': {root.path} cannot be used: {text}") from error
 
 
 __all__ = ["DeltaCatalog", "delta_catalog"]

@@ -246,18 +246,18 @@ class LookupTable:
         messages = [message for answer in answers for message in answer.messages]
         decoded = self.decoder.decode(messages)
         bad = {message.place: message.reason for message in decoded.bad}
-        places = range(len(messages)) if decoded.places is None else decoded.places
-        row_of = {place: row for row, place in enumerate(places)}
+        positions = range(len(messages)) if decoded.places is None else decoded.places
+        row_of = {position: row for row, position in enumerate(positions)}
         rows_of: list[tuple[Answer, list[int | None]]] = []
         start = 0
         for answer in answers:
             own = range(start, start + len(answer.messages))
             start = own.stop
-            wrong = next((place for place in own if place in bad), None)
+            wrong = next((position for position in own if position in bad), None)
             if wrong is not None and not self.skips_bad:
                 answer = self._refuse(messages[wrong], answer.status, answer.headers, bad[wrong])
                 own = range(0)
-            rows_of.append((answer, [row_of[place] for place in own if place in row_of]))
+            rows_of.append((answer, [row_of[position] for position in own if position in row_of]))
         return decoded.columns, rows_of
 
     def _build_columns(

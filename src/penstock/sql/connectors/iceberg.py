@@ -287,12 +287,12 @@ def _columns(condition: Typed) -> tuple[frozenset[int], frozenset[int], frozense
         needed, compared, tested = zip(*map(_columns, condition.operands), strict=True)
         together = nothing.union(*needed) if condition.function == "AND" else needed[0].intersection(*needed)
         return together, nothing.union(*compared), nothing.union(*tested)
-    found = frozenset(
+    columns = frozenset(
         operand.index for operand in condition.operands if isinstance(operand, Field) and operand.type.is_nullable
     )
     if condition.function in ("IS NULL", "IS NOT NULL"):
-        return nothing, nothing, found
-    return found, found, nothing
+        return nothing, nothing, columns
+    return columns, columns, nothing
 
 
 def to_row_filter(condition: Typed, names: Sequence[str], is_whole: bool = False) -> Any | None:

@@ -52,7 +52,7 @@ from penstock.sql.connectors.jdbc_dialects import (
     Condition,
     MySqlRows,
     delete_rows,
-    dialect_of,
+    find_dialect,
     to_sql_condition,
 )
 from penstock.sql.connectors.pgvector import StoredInPostgres, find_vectors
@@ -521,7 +521,7 @@ class JdbcScan(tables.TableScan, tables.ProjectionPushDown, tables.FilterPushDow
         """See `FilterPushDown`. Filters nothing if unrepresentable values become NULL, which the server cannot know."""
         if self.unrepresentable == text_columns.NULL:
             return tables.Filtered(self, tuple(conditions), ())
-        dialect = dialect_of(self.address)
+        dialect = find_dialect(self.address)
         names = [dialect.quoted(column.name) for column in self.columns]
         translated = [(condition, to_sql_condition(condition, names, dialect)) for condition in conditions]
         pushed = tuple(known.sql for _, known in translated if known is not None)
@@ -657,7 +657,7 @@ class JdbcConnector(TableConnector):
     ) -> int | None:
         """See `TableConnector`. The server removes the rows, if it evaluates the condition exactly as a query would."""
         address, known = read_address(options), Condition("TRUE", True)
-        dialect = dialect_of(address)
+        dialect = find_dialect(address)
         if condition is not None:
             columns = [dialect.quoted(name) for name in names]
             known = to_sql_condition(condition, columns, dialect) or Condition("", False)

@@ -163,7 +163,7 @@ class JdbcCatalog(Catalog):
         rows = self._columns(table_path) if self.database_exists(table_path.database_name) else []
         if not rows:
             raise ValidationError(f"Table (or view) {table_path} does not exist in Catalog {self.name}.")
-        columns, places, constraint = [], {}, None
+        columns, key_positions, constraint = [], {}, None
         searched: dict[str, str] = {}
         for name, kind, element, modifier, is_required, place, constraint_name, comment in rows:
             data_type = from_server_type(kind, modifier)
@@ -180,8 +180,8 @@ class JdbcCatalog(Catalog):
                 )
             columns.append(UnresolvedColumn(name, data_type.not_null() if is_required else data_type, comment=comment))
             if place is not None:
-                places[name], constraint = place, constraint_name
-        key = tuple(sorted(places, key=places.__getitem__))
+                key_positions[name], constraint = place, constraint_name
+        key = tuple(sorted(key_positions, key=key_positions.__getitem__))
         schema, dot, table = table_path.object_name.partition(".")
         name = f"{schema}.{table}" if dot else f"{_PUBLIC}.{schema}"
         shown = {"connector": "jdbc", "table-name": name, "url": self._url(table_path.database_name)}
@@ -374,7 +374,7 @@ def jdbc_catalog(name: str, options: Mapping[str, str]) -> JdbcCatalog:
             f"{', '.join(_REQUIRED)}"
         )
     base_url = options["base-url"]
-    dialect = client.dialect_of(base_url)
+    dialect = client.find_dialect(base_url)
     if not dialect:
         raise UnsupportedError(
             f"catalog '{name}': {client.describe_dialects(base_url)}; declare tables of other databases one by one"

@@ -170,7 +170,7 @@ POSTGRES: Final = Dialect(client.quoted, "{}", _postgres_constant)
 MYSQL: Final = Dialect(mysql_client.quoted, "({} <> 0)", _mysql_constant)
 
 
-def dialect_of(address: Any) -> Dialect:
+def find_dialect(address: Any) -> Dialect:
     """Return the dialect of an address."""
     return POSTGRES if isinstance(address, client.Address) else MYSQL
 

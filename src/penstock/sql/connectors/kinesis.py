@@ -198,12 +198,12 @@ class KinesisConnector(TableConnector):
     def reader(self, scan: Scan, options: TableOptions) -> TableReader:
         """Return the reader; raise `ValidationError` for invalid options."""
         metadata = {index: (key, arrow_type(scan.schema[index].type)) for index, key in scan.metadata}
-        places = tuple(index for index in range(len(scan.schema)) if index not in metadata)
+        positions = tuple(index for index in range(len(scan.schema)) if index not in metadata)
         table_format, below = self._formats.find(options)
-        decoding = decode_columns(table_format, scan.schema, places, below)
+        decoding = decode_columns(table_format, scan.schema, positions, below)
         if decoding.messages is None:
             raise ValidationError(f"Format '{table_format.name}' has only files: table {options.title}")
-        records = TableRecords(decoding, places, metadata, len(scan.schema))
+        records = TableRecords(decoding, positions, metadata, len(scan.schema))
         known = {option.key() for option in kinesis_source.SOURCE_OPTIONS} | set(client.PROPERTIES)
         config = {key: options[key] for key in options if key in known}
         try:

@@ -314,8 +314,8 @@ class MongoLookupReader(LookupReader):
         columns = [to_bson(column, kind, name) for column, kind, name in zip(keys.columns, kinds, names, strict=True)]
         wanted = [row for row in zip(*columns, strict=True) if None not in row]
         documents = self._find(names, wanted) if wanted else []
-        found = pa.Table.from_batches([self._to_columns.build(documents)])
-        return ColumnsLookup(found, self._key).lookup(keys)
+        table = pa.Table.from_batches([self._to_columns.build(documents)])
+        return ColumnsLookup(table, self._key).lookup(keys)
 
     def _find(self, names: Sequence[str], wanted: Sequence[tuple[Any, ...]]) -> list[Any]:
         from pymongo.errors import PyMongoError

@@ -210,9 +210,9 @@ _DIRECT: Final[tuple[tuple[Any, frozenset[str]], ...]] = (
 
 def build_column(values: list[Any], kind: DataType, convert: Converter, name: str) -> pa.Array:
     """Return a column of values of BSON. Raises `Misfit` with the path of the first that does not fit."""
-    found = {type(value).__name__ for value in set(map(type, values)) and values}
+    type_names = {type(value).__name__ for value in set(map(type, values)) and values}
     for expected, names in _DIRECT:
-        if isinstance(kind, expected) and found <= names:
+        if isinstance(kind, expected) and type_names <= names:
             try:
                 return pa.array(values, arrow_type(kind))
             except (pa.ArrowException, OverflowError, UnicodeError):

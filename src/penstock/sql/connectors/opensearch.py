@@ -288,9 +288,11 @@ class Documents:
         return versions  # type: ignore[return-value]
 
 
-def _build_ids(places: Sequence[int], kinds: Sequence[DataType], delimiter: str, columns: Sequence[Any]) -> list[str]:
+def _build_ids(
+    positions: Sequence[int], kinds: Sequence[DataType], delimiter: str, columns: Sequence[Any]
+) -> list[str]:
     """Return the ids of documents, given columns; `places` says which ones are the primary key."""
-    parts = [show_values(columns[place], kind) for place, kind in zip(places, kinds, strict=True)]
+    parts = [show_values(columns[position], kind) for position, kind in zip(positions, kinds, strict=True)]
     return parts[0] if len(parts) == 1 else list(map(delimiter.join, zip(*parts, strict=True)))
 
 
@@ -493,8 +495,8 @@ class OpensearchConnector(TableConnector):
         if scan.key and set(scan.key) <= set(key):
             kinds = [scan.schema[position].type for position in scan.key]
             _check_key_types(kinds, options)
-            places = [list(key).index(position) for position in scan.key]
-            to_ids = partial(_build_ids, places, kinds, options.read(DELIMITER))
+            positions = [list(key).index(position) for position in scan.key]
+            to_ids = partial(_build_ids, positions, kinds, options.read(DELIMITER))
         return reading.build_lookup(self.scan(scan, options), key, to_ids)
 
     def writer(self, write: Write, options: TableOptions) -> TableWriter:

@@ -108,12 +108,12 @@ def build_decoding(
 ) -> DocumentsToColumns:
     """Return how the columns of a schema are made of documents."""
     about = dict(metadata)
-    places = tuple(position for position in range(len(scan_schema)) if position not in about)
-    if not places:
+    positions = tuple(position for position in range(len(scan_schema)) if position not in about)
+    if not positions:
         return DocumentsToColumns(title, None, (), tuple(about.items()), False)
-    decoding = decode_columns(table_format, scan_schema, places, of_format)
+    decoding = decode_columns(table_format, scan_schema, positions, of_format)
     assert decoding.messages is not None
-    return DocumentsToColumns(title, decoding.messages, places, tuple(about.items()), decoding.skips_bad)
+    return DocumentsToColumns(title, decoding.messages, positions, tuple(about.items()), decoding.skips_bad)
 
 
 def select_fields(schema: RowSchema, metadata: Sequence[tuple[int, str]]) -> tuple[str, ...] | None:

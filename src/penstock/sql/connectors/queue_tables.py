@@ -106,12 +106,12 @@ class TableReading(MessageReading):
         self,
         name: str,
         decoder: MessageDecoder,
-        places: Sequence[int],
+        positions: Sequence[int],
         metadata: Mapping[int, tuple[MetadataField, Any]],
         get_body: Callable[[Any], bytes],
         skips_bad: bool,
     ) -> None:
-        self._name, self._decoder, self._places = name, decoder, tuple(places)
+        self._name, self._decoder, self._places = name, decoder, tuple(positions)
         self._metadata, self._get_body = dict(metadata), get_body
         self._skips_bad = skips_bad
 
@@ -156,13 +156,13 @@ class RowMessages:
         """Return the entries of rows."""
         names = self.schema.names
         in_body = pa.RecordBatch.from_arrays(
-            [columns.column(place) for place in self.places], [names[place] for place in self.places]
+            [columns.column(position) for position in self.places], [names[position] for position in self.places]
         )
         bodies = self.encoder.encode_changes(in_body, kinds) if kinds and any(kinds) else self.encoder.encode(in_body)
         if not self.metadata:
             return [self.build(body, {}) for body in bodies]
         keys = [key for _, key, _ in self.metadata]
-        values = [field.read_column(columns.column(place)) for place, _, field in self.metadata]
+        values = [field.read_column(columns.column(position)) for position, _, field in self.metadata]
         return [
             self.build(body, dict(zip(keys, row, strict=True)))
             for body, row in zip(bodies, zip(*values, strict=True), strict=True)
@@ -336,8 +336,8 @@ class QueueConnector(TableConnector):
         table_format, of_format = self._formats.find(options)
         own = {index: key for index, key in scan.metadata if key in self.metadata}
         inner = {index: key.removeprefix("value.") for index, key in scan.metadata if key not in self.metadata}
-        places = [index for index in range(len(scan.schema)) if index not in own]
-        decoding = decode_columns(table_format, scan.schema, places, of_format, inner)
+        positions = [index for index in range(len(scan.schema)) if index not in own]
+        decoding = decode_columns(table_format, scan.schema, positions, of_format, inner)
         if decoding.messages is None:
             raise ValidationError(
                 f"Format '{table_format.name}' has only files, and no messages: table {options.title}"
@@ -345,7 +345,7 @@ class QueueConnector(TableConnector):
         _check_key(scan.key, decoding.changes, table_format.name, options)
         metadata = {index: (self.metadata[key], arrow_type(scan.schema[index].type)) for index, key in own.items()}
         reader = build_connection(options, source)
-        reader.reading = TableReading(name, decoding.messages, places, metadata, get_body, decoding.skips_bad)
+        reader.reading = TableReading(name, decoding.messages, positions, metadata, get_body, decoding.skips_bad)
         return TableReader(reader, decoding.changes, has_before=decoding.changes != INSERTS)
 
     def build_writer(
@@ -367,15 +367,15 @@ class QueueConnector(TableConnector):
             raise UnsupportedError(f"INSERT OVERWRITE into table {options.title} is not supported: queues only grow")
         table_format, of_format = self._formats.find(options)
         about = dict(write.metadata)
-        places = tuple(index for index in range(len(write.schema)) if index not in about)
-        encoding = table_format.encoding(RowSchema(tuple(write.schema[index] for index in places)), of_format)
+        positions = tuple(index for index in range(len(write.schema)) if index not in about)
+        encoding = table_format.encoding(RowSchema(tuple(write.schema[index] for index in positions)), of_format)
         if encoding.messages is None:
             raise ValidationError(
                 f"Format '{table_format.name}' has only files, and no messages: table {options.title}"
             )
         _check_key(write.key, encoding.accepts, table_format.name, options)
         metadata = tuple((index, key, self.metadata[key]) for index, key in about.items())
-        messages = RowMessages(write.schema, encoding.messages, places, metadata, build)
+        messages = RowMessages(write.schema, encoding.messages, positions, metadata, build)
         table_sink = QueueTableSink(build_connection(options, sink), messages)
         return TableWriter(table_sink, encoding.accepts, takes_columns=True, follows_query=encoding.accepts != INSERTS)
 

@@ -171,12 +171,12 @@ class StoredInSqlite(stores.Store):
             for row in upserted
         ]
         keys = [*deleted, *(tuple(row[index] for index in self.key) for row in upserted)]
-        places = ", ".join("?" * len(self._names))
+        placeholders = ", ".join("?" * len(self._names))
         with self._naming("writing"):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 self._connection.executemany(f"DELETE FROM {table} WHERE {condition}", keys)
-                self._connection.executemany(f"INSERT INTO {table} ({self._selected}) VALUES ({places})", rows)
+                self._connection.executemany(f"INSERT INTO {table} ({self._selected}) VALUES ({placeholders})", rows)
                 self._connection.execute("COMMIT")
             except BaseException:
                 self._connection.execute("ROLLBACK")

@@ -45,7 +45,7 @@ def to_internal(data_type: DataType, zone: datetime.tzinfo) -> Converter:
     """Return a function from user values to internal ones; it raises `WrongTypeError` if a value does not fit."""
     convert = _to_held(data_type, zone)
 
-    def held(value: Any) -> Any:
+    def convert_value(value: Any) -> Any:
         if value is None:
             return None
         try:
@@ -55,7 +55,7 @@ def to_internal(data_type: DataType, zone: datetime.tzinfo) -> Converter:
                 raise
             raise WrongTypeError(f"{short_repr(value)} is no value of type {data_type}") from error
 
-    return held
+    return convert_value
 
 
 #: the classes that a value must have where the conversion alone would accept any value
@@ -73,12 +73,12 @@ def checked(data_type: DataType, convert: Converter) -> Converter:
     if required is None:
         return convert
 
-    def held(value: Any) -> Any:
+    def convert_value(value: Any) -> Any:
         if value is not None and not isinstance(value, required):
             raise WrongTypeError(f"{short_repr(value)} is no value of type {data_type}")
         return convert(value)
 
-    return held
+    return convert_value
 
 
 def _to_held(data_type: DataType, zone: datetime.tzinfo) -> Converter:
@@ -171,7 +171,7 @@ def _sequence(value: Any) -> Iterable[Any]:
 
 
 def _multiset_to_held(of_element: Converter) -> Converter:
-    def held(value: Any) -> Any:
+    def convert_value(value: Any) -> Any:
         if isinstance(value, Mapping):
             return [(of_element(item), int(count)) for item, count in value.items()]
         counts: list[tuple[Any, int]] = []
@@ -183,17 +183,17 @@ def _multiset_to_held(of_element: Converter) -> Converter:
                 counts[position] = (element, counts[position][1] + 1)
         return counts
 
-    return held
+    return convert_value
 
 
 def _row_to_held(data_type: types.RowType, zone: datetime.tzinfo) -> Converter:
     split_row = parts_of_row(data_type)
     fields = [to_internal(field_type, zone) for field_type in data_type.field_types()]
 
-    def held(value: Any) -> tuple[Any, ...]:
+    def convert_value(value: Any) -> tuple[Any, ...]:
         return tuple(field(part) for field, part in zip(fields, split_row(value), strict=True))
 
-    return held
+    return convert_value
 
 
 def parts_of_row(data_type: types.RowType) -> Callable[[Any], list[Any]]:

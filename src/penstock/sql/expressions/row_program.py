@@ -362,11 +362,11 @@ class RowProgram:
     def choose(self, data: ColumnData) -> list[int] | None:
         """Return the numbers of the rows that satisfy the condition; None for all rows if there is no condition."""
         choose = self._functions[not isinstance(data, RowData)][0]
-        return None if choose is None else choose(_rows_of(data), range(len(data)))
+        return None if choose is None else choose(_list_rows(data), range(len(data)))
 
     def project(self, data: ColumnData, rows: Sequence[int]) -> Rows:
         """Return the output columns of these rows, as tuples."""
-        return self._functions[not isinstance(data, RowData)][1](_rows_of(data), rows)
+        return self._functions[not isinstance(data, RowData)][1](_list_rows(data), rows)
 
     def _choosing(self, of_arrow: bool) -> Function:
         writer = _Writer(self._session, of_arrow)
@@ -383,11 +383,11 @@ class RowProgram:
         return _compiled(writer, of_arrow)
 
 
-def _rows_of(data: ColumnData) -> Any:
+def _list_rows(data: ColumnData) -> Any:
     return data.tuples if isinstance(data, RowData) else data.columns
 
 
-def _fields_of(column: pa.StructArray) -> Callable[[int], pa.Array]:
+def _list_fields(column: pa.StructArray) -> Callable[[int], pa.Array]:
     """Return a function that returns a field of each row, by index; the kernel for one costs ten times as much."""
     return column.flatten().__getitem__ if column.null_count else column.field  # type: ignore[no-any-return]
 
@@ -411,7 +411,7 @@ def _compiled(writer: _Writer, of_arrow: bool) -> Function:
     if not of_arrow:
         head.append("        row = batch[i]")
     source = "\n".join([*head, *writer.lines, "    return output"])
-    names: dict[str, Any] = {**writer.names, "fields_of": _fields_of}
+    names: dict[str, Any] = {**writer.names, "fields_of": _list_fields}
     # The code consists of templates and of names made here.
     exec(compile(source, "<row program>", "exec"), names)
     function: Function = names["function"]

@@ -35,8 +35,8 @@ FORMATS: Final = {
 
 def built_in_formats() -> Formats:
     """Return all built-in formats. The module of a format is imported when a table first uses it."""
-    return Formats({name: partial(_create, place) for name, place in FORMATS.items()})
+    return Formats({name: partial(_create, path) for name, path in FORMATS.items()})
 
 
-def _create(place: str) -> Any:
-    return resolve_name(f"penstock.sql.formats.{place}")()
+def _create(path: str) -> Any:
+    return resolve_name(f"penstock.sql.formats.{path}")()

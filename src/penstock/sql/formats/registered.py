@@ -50,21 +50,21 @@ class RegisteredDecoder(format.MessageDecoder):
     def decode(self, messages: Sequence[bytes]) -> Deserialized:
         """See `MessageDecoder`."""
         bodies: list[bytes] = []
-        places: list[int] = []
+        positions: list[int] = []
         bad: list[BadMessage] = []
-        for place, message in enumerate(messages):
+        for position, message in enumerate(messages):
             try:
                 bodies.append(self._find_body(message))
-                places.append(place)
+                positions.append(position)
             except FormatError as error:
-                bad.append(BadMessage(place, str(error), error))
+                bad.append(BadMessage(position, str(error), error))
         decoded = self._inner.decode(bodies)
         if not bad:
             return decoded
-        bad += [BadMessage(places[it.place], it.reason, it.cause) for it in decoded.bad]
+        bad += [BadMessage(positions[it.place], it.reason, it.cause) for it in decoded.bad]
         kept = range(len(bodies)) if decoded.places is None else decoded.places
         bad.sort(key=lambda it: it.place)
-        return decoded._replace(places=[places[row] for row in kept], bad=bad)
+        return decoded._replace(places=[positions[row] for row in kept], bad=bad)
 
     def _find_body(self, message: bytes) -> bytes:
         schema_id = decode_schema_id(message)

@@ -76,7 +76,7 @@ def wrapped(value: int, least: int, most: int) -> int:
     return (value - least) % (most - least + 1) + least
 
 
-def bounds_of(kind: types.DataType) -> tuple[int, int]:
+def find_bounds(kind: types.DataType) -> tuple[int, int]:
     """Return the least and the greatest integer of a type."""
     bits = 8 << INTEGERS.index(type(kind))
     return -(1 << bits - 1), (1 << bits - 1) - 1
@@ -171,10 +171,10 @@ def _arithmetic(sign: str) -> Callable[[Call], ScalarForm | None]:
         if any(isinstance(kind, types.DoubleType) for kind in kinds):
             return _float_arithmetic(sign, kinds)
         if sign in _WHOLE:
-            return ScalarForm(_WHOLE[sign], bounds=bounds_of(call.result))
+            return ScalarForm(_WHOLE[sign], bounds=find_bounds(call.result))
         # The least number divided by -1 wraps around in the wider type.
         wider = max(kinds, key=lambda kind: INTEGERS.index(type(kind)))
-        return ScalarForm("{divide}({0}, {1})", {"divide": _DIVISIONS[sign]}, bounds=bounds_of(wider))
+        return ScalarForm("{divide}({0}, {1})", {"divide": _DIVISIONS[sign]}, bounds=find_bounds(wider))
 
     return form
 
@@ -229,7 +229,7 @@ def _moved(sign: str, point: types.DataType, interval: types.DataType) -> Scalar
 def _negated(call: Call) -> ScalarForm | None:
     (kind,) = call.types
     if isinstance(kind, types.IntegralType):
-        return ScalarForm("-{0}", bounds=bounds_of(kind))
+        return ScalarForm("-{0}", bounds=find_bounds(kind))
     if isinstance(kind, types.DoubleType):
         return ScalarForm("-{0}")
     return ScalarForm("{0}.copy_negate() if {0} else {0}") if isinstance(kind, types.DecimalType) else None
@@ -238,7 +238,7 @@ def _negated(call: Call) -> ScalarForm | None:
 def _absolute(call: Call) -> ScalarForm | None:
     (kind,) = call.types
     if isinstance(kind, types.IntegralType):
-        return ScalarForm("abs({0})", bounds=bounds_of(kind))
+        return ScalarForm("abs({0})", bounds=find_bounds(kind))
     if isinstance(kind, types.DoubleType | types.FloatType):
         return ScalarForm("abs({0})")
     return ScalarForm("{0}.copy_abs()") if isinstance(kind, types.DecimalType) else None
@@ -352,12 +352,12 @@ def cast_form(source: types.DataType, to: types.DataType, kernel: Kernel) -> Sca
 def _to_integer(source: types.DataType, to: types.DataType) -> ScalarForm | None:
     if isinstance(source, types.IntegralType):
         is_wider = INTEGERS.index(type(source)) <= INTEGERS.index(type(to))
-        return SAME if is_wider else ScalarForm("{0}", bounds=bounds_of(to))
+        return SAME if is_wider else ScalarForm("{0}", bounds=find_bounds(to))
     if isinstance(source, types.BooleanType | types.DecimalType):
-        return ScalarForm("int({0})", bounds=bounds_of(to))
+        return ScalarForm("int({0})", bounds=find_bounds(to))
     if isinstance(source, types.DoubleType | types.FloatType):
-        least, most = bounds_of(to if isinstance(to, types.BigIntType) else types.IntType())
-        return ScalarForm("{cut}({0})", {"cut": partial(_cut, least, most)}, bounds=bounds_of(to))
+        least, most = find_bounds(to if isinstance(to, types.BigIntType) else types.IntType())
+        return ScalarForm("{cut}({0})", {"cut": partial(_cut, least, most)}, bounds=find_bounds(to))
     return None
 
 

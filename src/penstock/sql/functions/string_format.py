@@ -346,7 +346,7 @@ def _argument(data_type: types.DataType) -> Callable[[Any], Argument]:
 def _printf(call: definition.Call) -> Kernel:
     converters = [_argument(data_type) for data_type in call.types[1:]]
 
-    def one(pattern: str | None, *values: Any) -> str | None:
+    def format_row(pattern: str | None, *values: Any) -> str | None:
         if pattern is None:
             return None
         arguments = [None if value is None else see(value) for see, value in zip(converters, values, strict=True)]
@@ -355,7 +355,7 @@ def _printf(call: definition.Call) -> Kernel:
         except FormatError:
             return None
 
-    return definition.value_kernel(one, call.types, call.result, takes_null=True)
+    return definition.value_kernel(format_row, call.types, call.result, takes_null=True)
 
 
 TEXT_FORMAT_FUNCTIONS: tuple[definition.ScalarFunction, ...] = (

@@ -204,4 +204,4 @@ def _as_indirect(origins: Iterable[Origins], kind: str) -> Origins:
 
 
 def _indirect(expressions: Iterable[Typed], columns: Sequence[Origins], kind: str) -> Origins:
-    return _as_indirect((columns[it.index] for one in expressions for it in _find_fields(one)), kind)
+    return _as_indirect((columns[it.index] for expression in expressions for it in _find_fields(expression)), kind)

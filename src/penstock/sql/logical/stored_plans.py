@@ -133,19 +133,19 @@ def _nodes_in(value: Any) -> Iterator[Node]:
 
 
 def _fields(kind: Any) -> tuple[Field[Any], ...]:
-    return _fields_of(kind)
+    return _list_fields(kind)
 
 
 @cache
-def _fields_of(kind: Any) -> tuple[Field[Any], ...]:
+def _list_fields(kind: Any) -> tuple[Field[Any], ...]:
     return fields(kind)
 
 
 @cache
 def _classes() -> dict[str, type]:
     """Return the classes whose objects a plan may have, by name."""
-    found = [item for module in (nodes, typed, matcher) for item in vars(module).values() if isinstance(item, type)]
-    return {item.__name__: item for item in found if is_dataclass(item) or issubclass(item, Enum) or _is_named(item)}
+    types = [item for module in (nodes, typed, matcher) for item in vars(module).values() if isinstance(item, type)]
+    return {item.__name__: item for item in types if is_dataclass(item) or issubclass(item, Enum) or _is_named(item)}
 
 
 def _is_named(kind: type) -> bool:
@@ -264,8 +264,8 @@ class _Writer:
 
     def _function(self, user: UserFunction) -> dict[str, Any]:
         gives_rows = user.kind in (*TABLES, FunctionKind.PROCESS_TABLE)
-        found = self._objects.function(user.name, gives_rows)
-        if found is None or found.function is not user.function:
+        registered = self._objects.function(user.name, gives_rows)
+        if registered is None or registered.function is not user.function:
             raise UnsupportedError(
                 f"{user} has no name in a catalog or in this session, so a plan cannot hold it: register it with "
                 "create_function or create_temporary_function"

@@ -100,7 +100,7 @@ JOBS: Final = RefreshJobs()
 
 
 @contextmanager
-def namespace_of(session: TableSession, definition: Definition) -> Iterator[None]:
+def find_namespace(session: TableSession, definition: Definition) -> Iterator[None]:
     """Resolve names where the query of a table was written."""
     manager = session.manager
     before = manager.current_catalog, manager.current_database
@@ -116,7 +116,7 @@ def plan_query(session: TableSession, definition: Definition, text: str | None =
     text = definition.query if text is None else text
     statement = parse_statement(text)
     assert isinstance(statement, statements.QueryStatement)
-    with namespace_of(session, definition), names_located(text):
+    with find_namespace(session, definition), names_located(text):
         return session.manager.analyser().query(statement.query)
 
 
@@ -126,7 +126,7 @@ def read_tables(session: TableSession, definition: Definition) -> list[Path]:
     return sorted({node.path for node in all_nodes(plan) if isinstance(node, Scan)})
 
 
-def readers_of(session: TableSession, path: Path, candidates: Iterable[Path]) -> Iterator[tuple[Path, Definition]]:
+def find_readers(session: TableSession, path: Path, candidates: Iterable[Path]) -> Iterator[tuple[Path, Definition]]:
     """Yield the materialized tables among the candidates whose queries read a table, with their definitions.
 
     It leaves out tables that no longer exist or have a broken query.
@@ -152,7 +152,7 @@ def warn_of_readers(session: TableSession, path: Path) -> None:
     """Log the materialized tables that this process keeps up to date, and that read a table that is dropped."""
     scheduled = [parse_names(name.removeprefix(PREFIX)) for name in SCHEDULER.names()]
     candidates = {*JOBS.paths(), *((names[0], names[1], names[2]) for names in scheduled)} - {path}
-    for reader, definition in readers_of(session, path, sorted(candidates)):
+    for reader, definition in find_readers(session, path, sorted(candidates)):
         if definition.status == ACTIVATED:
             _log.warning(
                 "%s is dropped, and the materialized table %s reads it, whose refresh goes on: it fails when it starts "

@@ -372,8 +372,8 @@ EXTERNAL_CATALOGS: Final = {
 }
 
 
-def _create_external_catalog(place: str, name: str, options: dict[str, str]) -> Catalog:
-    create: CatalogFactory = resolve_name(f"penstock.sql.connectors.{place}")
+def _create_external_catalog(path: str, name: str, options: dict[str, str]) -> Catalog:
+    create: CatalogFactory = resolve_name(f"penstock.sql.connectors.{path}")
     return create(name, options)
 
 
@@ -405,7 +405,7 @@ class TableSession:
             IN_MEMORY: _in_memory,
             FILE: file_catalog,
             "spark": partial(_create_spark_catalog, config.to_map),
-            **{kind: partial(_create_external_catalog, place) for kind, place in EXTERNAL_CATALOGS.items()},
+            **{kind: partial(_create_external_catalog, path) for kind, path in EXTERNAL_CATALOGS.items()},
         }
         self.catalog_descriptors = {catalog.name: CatalogDescriptor(catalog.name, {"type": IN_MEMORY})}
         #: the inserts since BEGIN STATEMENT SET, until END

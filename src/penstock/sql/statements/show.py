@@ -78,7 +78,7 @@ def _lineage(session: TableSession, path: tuple[str, str, str], table: CatalogBa
             reads = [f"the query cannot be planned: {str(error).splitlines()[0]}"]
     names = dict.fromkeys([path[0], session.manager.current_catalog])
     candidates = [it for name in names for it in refresh.list_materialized(session.manager.catalog(name)) if it != path]
-    readers = [reader for reader, _ in refresh.readers_of(session, path, candidates)]
+    readers = [reader for reader, _ in refresh.find_readers(session, path, candidates)]
     return [("# reads", it) for it in reads] + [("# read by", format_path(it)) for it in readers]
 
 

@@ -413,9 +413,9 @@ class VectorSearchRule(Rule[VectorSearchTableFunction]):
 
     def stream(self, node: VectorSearchTableFunction, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
-        found = as_correlate(node, lambda scan, column: planning.lookups.vectors(of_connector(scan), column))
+        correlate = as_correlate(node, lambda scan, column: planning.lookups.vectors(of_connector(scan), column))
         inner = planning.stream(node.input, False)
-        operator = partial(CorrelateOperator, found, name_columns(node.schema), planning.session)
+        operator = partial(CorrelateOperator, correlate, name_columns(node.schema), planning.session)
         return Stream(planning.step("Vector Search", operator, inner.upstreams), node.schema, INSERTS, False)
 
 

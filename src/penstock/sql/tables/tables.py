@@ -332,10 +332,10 @@ class RecordedPushDown(PushDown):
 
     def filtered(self, node: Scan, conditions: Sequence[Typed], session: Session) -> PushedFilter | None:
         """See `PushDown`."""
-        found = super().filtered(node, conditions, session)
-        if found is not None:
-            self._recorded(found.scan, node, "conditions", (tuple(conditions), found.remaining))
-        return found
+        new_scan = super().filtered(node, conditions, session)
+        if new_scan is not None:
+            self._recorded(new_scan.scan, node, "conditions", (tuple(conditions), new_scan.remaining))
+        return new_scan
 
     def _recorded(self, scan: Scan | None, before: Scan, name: str, arguments: tuple[Any, ...]) -> Scan | None:
         if scan is not None:
@@ -371,8 +371,8 @@ class RecordedPushDown(PushDown):
             case "limit":
                 return self.limited(scan, *arguments)
         conditions, remaining = arguments
-        found = self.filtered(scan, conditions, self._session)
-        return found.scan if found is not None and found.remaining == remaining else None
+        new_scan = self.filtered(scan, conditions, self._session)
+        return new_scan.scan if new_scan is not None and new_scan.remaining == remaining else None
 
 
 def _with_columns(node: Scan, schema: RowSchema, positions: dict[int, int], source: TableScan) -> Scan:

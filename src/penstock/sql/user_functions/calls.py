@@ -236,7 +236,7 @@ def _awaiting(
     """
     settings = opened.settings.table if function.kind is FunctionKind.ASYNC_TABLE else opened.settings.scalar
 
-    async def result_of(operands: tuple[Any, ...]) -> Any:
+    async def read_result(operands: tuple[Any, ...]) -> Any:
         last: Exception | None = None
         try:
             async with asyncio.timeout(settings.timeout_ms / 1_000 or None) as limit:
@@ -254,15 +254,15 @@ def _awaiting(
         except Exception as error:
             raise opened.failed(function, describe(operands)) from error
 
-    async def results_of(records: list[tuple[Any, ...]]) -> list[Any]:
+    async def read_results(records: list[tuple[Any, ...]]) -> list[Any]:
         if len(records) == 1:
-            return [await result_of(records[0])]
+            return [await read_result(records[0])]
         results: list[Any] = [None] * len(records)
         remaining = iter(enumerate(records))
 
         async def work() -> None:
             for index, operands in remaining:
-                results[index] = await result_of(operands)
+                results[index] = await read_result(operands)
 
         workers = [asyncio.ensure_future(work()) for _ in range(min(settings.concurrent_max, len(records)))]
         try:
@@ -275,7 +275,7 @@ def _awaiting(
             raise
         return results
 
-    return lambda records: list(opened.wait(results_of(records)))
+    return lambda records: list(opened.wait(read_results(records)))
 
 
 def _late(settings: AsyncSettings, last: Exception | None) -> errors.CallTimeoutError:

@@ -229,9 +229,9 @@ def _to_result_type(declared: object) -> DataType:
     if isinstance(declared, list | tuple):
         return to_row_type(declared)
     if isinstance(declared, type):
-        found = _class_type(declared)
-        if found is not None:
-            return found
+        signature = _class_type(declared)
+        if signature is not None:
+            return signature
     return parse_declared_type(declared, "result_type")
 
 
@@ -356,20 +356,20 @@ def read_signature(
     if any(parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) for parameter in parameters):
         raise ValidationError("Process table functions require a non-overloaded, non-vararg, and static signature.")
     if arguments is not None or states is not None:
-        found = _declared_signature(title, parameters, arguments or (), states or ())
+        signature = _declared_signature(title, parameters, arguments or (), states or ())
     else:
-        found = _annotated_signature(title, parameters, _read_hints(function))
-    _check(found)
+        signature = _annotated_signature(title, parameters, _read_hints(function))
+    _check(signature)
     on_timer = getattr(function, "on_timer", None)
     if on_timer is None:
-        return found
-    count = len(inspect.signature(on_timer).parameters) - len(found.states)
+        return signature
+    count = len(inspect.signature(on_timer).parameters) - len(signature.states)
     if count not in (0, 1):
         raise ValidationError(
             f"on_timer() of function {title!r} takes a context, which may be left out, and then all "
-            f"{len(found.states)} state entries of eval()"
+            f"{len(signature.states)} state entries of eval()"
         )
-    return replace(found, has_on_timer=True, passes_timer=count == 1)
+    return replace(signature, has_on_timer=True, passes_timer=count == 1)
 
 
 def _declared_signature(

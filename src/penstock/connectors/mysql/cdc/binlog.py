@@ -611,7 +611,7 @@ class LogConnection:
         try:
             library.err.raise_mysql_exception(packet)
         except library.err.MySQLError as error:
-            if client.code_of(error) != 1236:
+            if client.get_error_code(error) != 1236:
                 raise
             text = client.describe(error)
             if "same server_uuid" in text or "same server_id" in text:

@@ -129,17 +129,17 @@ class ColumnOutput(Output[Any]):
     def _make_reader(self, output: OutputColumn, definition: TableDefinition) -> _Reader:
         if output.column is None:
             return partial(_read_metadata, output, definition)
-        place = definition.find(output.column)
-        if place is None:
+        position = definition.find(output.column)
+        if position is None:
             names = ", ".join(column.name for column in definition.columns)
             raise OperationError(
                 f"table {definition.table_id} has no column {output.column!r}, or not any more; it has {names}. "
                 "Declare other columns"
             )
-        column = definition.columns[place]
+        column = definition.columns[position]
         natural = self._values.convert(column)
         to_text = make_text(column) if output.is_text and not pa.types.is_string(natural) else None
-        return partial(_read_column, output, column, place, natural, to_text)
+        return partial(_read_column, output, column, position, natural, to_text)
 
 
 @dataclass(slots=True)
@@ -170,12 +170,12 @@ def _read_metadata(output: OutputColumn, definition: TableDefinition, pending: _
 def _read_column(
     output: OutputColumn,
     column: ColumnDefinition,
-    place: int,
+    position: int,
     natural: pa.DataType,
     to_text: Callable[[Any], str] | None,
     pending: _Pending,
 ) -> pa.Array:
-    values = [row[place] for row in pending.rows]
+    values = [row[position] for row in pending.rows]
     if to_text is not None:
         return pa.array([v if v is None or isinstance(v, str) else to_text(v) for v in values], pa.string())
     try:

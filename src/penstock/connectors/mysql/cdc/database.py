@@ -346,17 +346,17 @@ class MySqlDatabase:
         name = str(definition.table_id)
         for pattern, wanted in self.settings.chunk_keys.items():
             if re.fullmatch(pattern, name):
-                place = definition.find(wanted)
-                if place is None or place not in definition.key_places():
+                position = definition.find(wanted)
+                if position is None or position not in definition.key_places():
                     raise ConfigurationError(
                         f"table {name} is split by a column of its primary key, which {wanted!r} is not: it has "
                         f"{', '.join(definition.primary_key) or 'none'}"
                     )
-                return definition.columns[place]
-        places = definition.key_places()
-        if not places:
+                return definition.columns[position]
+        positions = definition.key_places()
+        if not positions:
             return None
-        column = definition.columns[places[0]]
+        column = definition.columns[positions[0]]
         return column if column.kind in _SPLITTABLE or column.kind in _SPLITTABLE_BYTES else None
 
     def _find_borders(self, connection: Any, definition: TableDefinition, column: ColumnDefinition) -> list[Any]:
@@ -436,7 +436,7 @@ class MySqlDatabase:
                     return None
                 rows = self._select(connection, definition, chunk)
             except client.load_library().err.MySQLError as error:
-                if client.code_of(error) not in _ALTERED:
+                if client.get_error_code(error) not in _ALTERED:
                     raise
                 client.execute(connection, "COMMIT")
                 continue
@@ -457,7 +457,7 @@ class MySqlDatabase:
             try:
                 rows = self._select(connection, definition, chunk)
             except client.load_library().err.MySQLError as error:
-                if client.code_of(error) not in _ALTERED:
+                if client.get_error_code(error) not in _ALTERED:
                     raise
                 continue
             high = self.read_position(connection)
@@ -474,11 +474,11 @@ class MySqlDatabase:
                 if attempt < _KEYLESS_ATTEMPTS:
                     continue
                 return ChunkRows(definition, low, rows)  # the changes come again after it
-            places = definition.key_places()
+            positions = definition.key_places()
             rows = correct_rows(
                 rows,
                 changes,
-                _get_places(places),
+                _get_places(positions),
                 self._find_contains(connection, definition, chunk, changes),
             )
             return ChunkRows(definition, high, rows)
@@ -521,14 +521,14 @@ class MySqlDatabase:
     ) -> Callable[[tuple[Any, ...]], bool]:
         if chunk.column is None:
             return lambda row: True
-        place = definition.find(chunk.column)
-        assert place is not None
-        column = definition.columns[place]
+        position = definition.find(chunk.column)
+        assert position is not None
+        column = definition.columns[position]
         if column.kind not in TEXTS:
-            return lambda row: chunk.range.contains(comparable(row[place]))
-        texts = list({row[place] for change in changes for row in change if row is not None})
+            return lambda row: chunk.range.contains(comparable(row[position]))
+        texts = list({row[position] for change in changes for row in change if row is not None})
         weights = dict(zip(texts, self.open_weights(connection, column)(texts), strict=True))
-        return lambda row: chunk.range.contains(weights[row[place]])
+        return lambda row: chunk.range.contains(weights[row[position]])
 
     def _select(self, connection: Any, definition: TableDefinition, chunk: Chunk) -> list[tuple[Any, ...]]:
         """Return the rows of a chunk that a query sees."""
@@ -667,8 +667,8 @@ def quote(table_id: TableId) -> str:
     return f"{client.quoted(table_id.schema)}.{client.quoted(table_id.table)}"
 
 
-def _get_places(places: Sequence[int]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
-    return lambda row: tuple(row[place] for place in places)
+def _get_places(positions: Sequence[int]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    return lambda row: tuple(row[position] for position in positions)
 
 
 def altered(table_id: TableId) -> OperationError:

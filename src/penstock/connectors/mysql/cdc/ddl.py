@@ -401,10 +401,10 @@ class _Applier:
                 raise FormatError(f"table {other} is not known")
             return replace(model, table_id=table_id)
         if tokens.peek().word != "(":
-            found = self._context.find(table_id)
-            if found is None:
+            known = self._context.find(table_id)
+            if known is None:
                 raise FormatError("the columns come from a query")
-            return found
+            return known
         items = split(tokens.brackets())
         options = _Options()
         while tokens.peek() is not END and tokens.peek().word not in ("PARTITION", "AS", "SELECT"):

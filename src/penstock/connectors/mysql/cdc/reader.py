@@ -133,8 +133,8 @@ class ChangeFilter:
             for index, (before, after) in enumerate(item.rows, first):
                 assert before is not None
                 assert after is not None
-                for place in key:
-                    if before[place] != after[place]:
+                for position in key:
+                    if before[position] != after[position]:
                         yield Change(index, DELETE, before, None)
                         yield Change(index, INSERT, None, after)
                         break
@@ -147,22 +147,22 @@ class ChangeFilter:
         if column is None:
             (chunk,) = chunks.chunks
             return changes if item.boundary >= chunk.position else []
-        place = item.definition.find(column)
-        assert place is not None
+        position = item.definition.find(column)
+        assert position is not None
         rows = [change.after if change.after is not None else change.before for change in changes]
-        values = [row[place] for row in rows if row is not None]
-        if item.definition.columns[place].kind in TEXTS:
-            values = self._weigh(item.definition, place, values)
+        values = [row[position] for row in rows if row is not None]
+        if item.definition.columns[position].kind in TEXTS:
+            values = self._weigh(item.definition, position, values)
         boundary = item.boundary
         return [
             change for change, value in zip(changes, values, strict=True) if chunks.admits(comparable(value), boundary)
         ]
 
-    def _weigh(self, definition: TableDefinition, place: int, texts: list[str]) -> list[Any]:
+    def _weigh(self, definition: TableDefinition, position: int, texts: list[str]) -> list[Any]:
         weights = self._weights.setdefault(definition.table_id, {})
         missing = list({text for text in texts if text not in weights})
         if missing:
-            column = definition.columns[place]
+            column = definition.columns[position]
             weigh = self._weighers.get(column)
             if weigh is None:
                 if self._connection is None:
@@ -283,11 +283,11 @@ class CdcReader(SourceReader[Any, Split]):
     def add_splits(self, splits: Sequence[Split]) -> None:
         """See `SourceReader`."""
         self._has_asked = False
-        for held in splits:
-            split: Split | None = held
-            if isinstance(held, Left):
-                self._output.put_back(held.records)
-                split = held.split
+        for pending in splits:
+            split: Split | None = pending
+            if isinstance(pending, Left):
+                self._output.put_back(pending.records)
+                split = pending.split
             if split is None or isinstance(split, Left):
                 continue
             if isinstance(split, ChunkSplit):
@@ -323,9 +323,9 @@ class CdcReader(SourceReader[Any, Split]):
         left = self._output.get_left()
         if left:  # with what comes after it, so that it stays before that
             index = next((i for i in reversed(range(len(splits))) if isinstance(splits[i], LogSplit)), 0)
-            held = splits[index] if splits else None
-            assert not isinstance(held, Left)
-            splits[index : index + 1] = [Left(left, held)]
+            pending = splits[index] if splits else None
+            assert not isinstance(pending, Left)
+            splits[index : index + 1] = [Left(left, pending)]
         return splits
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:

@@ -128,7 +128,7 @@ class TableDefinition:
 
     def key_places(self) -> tuple[int, ...]:
         """Return the positions of the columns of the primary key."""
-        return tuple(place for name in self.primary_key if (place := self.find(name)) is not None)
+        return tuple(position for name in self.primary_key if (position := self.find(name)) is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ class TypeMapping:
         """Return the schema of a table."""
         return TableSchema(
             tuple(self.describe_column(column) for column in definition.columns),
-            tuple(definition.columns[place].name for place in definition.key_places()),
+            tuple(definition.columns[position].name for position in definition.key_places()),
             definition.comment or None,
         )
 

@@ -563,8 +563,8 @@ class EventOutput(Output):
             (names.index(name), int if attributes[name].type_oid in _NUMBERS else str)
             for name in logged.schema.primary_key
         ]
-        places = [names.index(name) for name in logged.schema.names]
-        return Columns(places, key, [column.is_key for column in relation.columns])
+        positions = [names.index(name) for name in logged.schema.names]
+        return Columns(positions, key, [column.is_key for column in relation.columns])
 
     def adopt(self, followed: FollowedTable, catalog: schemas.LoggedSchema) -> None:
         """Collect the events that lead to the schema of the catalog, which rows have from now on."""

@@ -650,9 +650,9 @@ class RowReader(CdcReader):
             elif output.metadata == "database_name":
                 arrays.append(pa.array([self._settings.database] * columns.num_rows, pa.string()))
             else:
-                place = 0 if output.metadata == "schema_name" else 1
+                index = 0 if output.metadata == "schema_name" else 1
                 names = [table_id] * columns.num_rows if gathered is None else gathered.tables
-                arrays.append(pa.array([name[place] for name in names if name is not None], pa.string()))
+                arrays.append(pa.array([name[index] for name in names if name is not None], pa.string()))
         batch = pa.RecordBatch.from_arrays(arrays, [field.name for field in self._outputs])
         kinds = None if gathered is None or not any(gathered.kinds) else gathered.kinds
         return ColumnBatch(batch, None, kinds)

@@ -143,37 +143,37 @@ def read_relation(relation: Relation, current: LoggedSchema | None, name_type: C
 def match_columns(before: LoggedSchema, after: LoggedSchema) -> list[int | None]:
     """Return for each column after a change which column before it is the same; None for an added one."""
     if all(attribute.number for attribute in (*before.attributes, *after.attributes)):
-        places = {attribute.number: index for index, attribute in enumerate(before.attributes)}
-        return [places.get(attribute.number) for attribute in after.attributes]
+        index_of = {attribute.number: index for index, attribute in enumerate(before.attributes)}
+        return [index_of.get(attribute.number) for attribute in after.attributes]
     matches = _match_names(before.schema.names, after.schema.names)
     missing = [index for index in range(len(before.attributes)) if index not in set(matches)]
-    for place, match in enumerate(matches):
+    for position, match in enumerate(matches):
         if match is not None:
             continue
-        low = max((index for index in matches[:place] if index is not None), default=-1)
-        high = next((index for index in matches[place:] if index is not None), None)
+        low = max((index for index in matches[:position] if index is not None), default=-1)
+        high = next((index for index in matches[position:] if index is not None), None)
         between = [index for index in missing if low < index < (len(before.attributes) if high is None else high)]
-        alike = [index for index in between if before.attributes[index][1:] == after.attributes[place][1:]]
+        alike = [index for index in between if before.attributes[index][1:] == after.attributes[position][1:]]
         chosen = alike or ([] if high is None else between)
         if chosen:
-            matches[place] = chosen[0]
+            matches[position] = chosen[0]
             missing.remove(chosen[0])
     return matches
 
 
 def _match_names(before: Sequence[str], after: Sequence[str]) -> list[int | None]:
     """Match columns of the same name, as many as possible in the order of both."""
-    places = {name: index for index, name in enumerate(before)}
+    index_of = {name: index for index, name in enumerate(before)}
     best: list[list[tuple[int, int]]] = []
-    for place, name in enumerate(after):
-        index = places.get(name)
+    for position, name in enumerate(after):
+        index = index_of.get(name)
         if index is None:
             continue
         chain = max((other for other in best if other[-1][1] < index), key=len, default=[])
-        best.append([*chain, (place, index)])
+        best.append([*chain, (position, index)])
     matches: list[int | None] = [None] * len(after)
-    for place, index in max(best, key=len, default=[]):
-        matches[place] = index
+    for position, index in max(best, key=len, default=[]):
+        matches[position] = index
     return matches
 
 
@@ -186,25 +186,27 @@ def find_changes(
     changes: list[events.SchemaChangeEvent] = [
         events.DropColumnEvent(table_id, name) for index, name in enumerate(before.schema.names) if index not in matches
     ]
-    pairs = [(place, index) for place, index in enumerate(matches) if index is not None]
-    changes += _rename(table_id, [(before.schema.names[index], after.schema.names[place]) for place, index in pairs])
+    pairs = [(position, index) for position, index in enumerate(matches) if index is not None]
+    changes += _rename(
+        table_id, [(before.schema.names[index], after.schema.names[position]) for position, index in pairs]
+    )
     columns, attributes = list(after.schema.columns), list(after.attributes)
-    for place, index in pairs:
-        was, column = before.schema.columns[index], columns[place]
+    for position, index in pairs:
+        was, column = before.schema.columns[index], columns[position]
         if not is_described:
             column = replace(column, is_nullable=was.is_nullable, comment=was.comment, default=was.default)
-        if before.attributes[index][1:] != attributes[place][1:]:
+        if before.attributes[index][1:] != attributes[position][1:]:
             changes.append(events.AlterColumnTypeEvent(table_id, column))
-        columns[place] = column
-        attributes[place] = attributes[place]._replace(
-            number=attributes[place].number or before.attributes[index].number
+        columns[position] = column
+        attributes[position] = attributes[position]._replace(
+            number=attributes[position].number or before.attributes[index].number
         )
     changes += [
         events.AddColumnEvent(table_id, column) for column, index in zip(columns, matches, strict=True) if index is None
     ]
     key, comment = after.schema.primary_key, after.schema.comment
     if not is_described:
-        names = {before.schema.names[index]: after.schema.names[place] for place, index in pairs}
+        names = {before.schema.names[index]: after.schema.names[position] for position, index in pairs}
         key = tuple(names[name] for name in before.schema.primary_key if name in names)
         comment = before.schema.comment
     schema = events.TableSchema(tuple(columns), key, comment)

@@ -216,7 +216,7 @@ class Sieve:
             self._offer_idle(keys)
             # All events of some keys, in the order in which they arrived.
             wanted = {*busy.keys, *keys.unsettled()}
-            return _deal_with_idle(join_columns([some.read_where(_are_in(wanted, some.read_keys())) for some in due]))
+            return _deal_with_idle(join_columns([some.read_where(_contain(wanted, some.read_keys())) for some in due]))
         if self._minded_ms is not None:
             idle = join_columns([some.read_where(_known(some.batch)[some.indices] == 0) for some in due])
             busy = join_columns([busy, idle.chosen(self._find_minded(busy, idle, keys.timers))])
@@ -255,7 +255,7 @@ class Sieve:
     def _leave_active(self, rows: Columns, may_begin: npt.NDArray[np.bool_], active: Collection[Any]) -> Columns:
         """Return the events of keys with a started match, and of others from their first event that may begin one."""
         keys, times = rows.keys, rows.times
-        is_offered = _are_in(active, keys)
+        is_offered = _contain(active, keys)
         begins = np.flatnonzero(may_begin)
         if len(begins):
             first_ms: dict[Any, int] = {}
@@ -292,7 +292,7 @@ def _looked_up(times: Mapping[Any, int], keys: Sequence[Any]) -> npt.NDArray[np.
     return np.fromiter(map(times.get, keys, repeat(_LAST_MS)), np.int64, len(keys))
 
 
-def _are_in(wanted: Collection[Any], keys: Sequence[Any]) -> npt.NDArray[np.bool_]:
+def _contain(wanted: Collection[Any], keys: Sequence[Any]) -> npt.NDArray[np.bool_]:
     """Return for each key whether it is a wanted one."""
     return np.fromiter(map(wanted.__contains__, keys), np.bool_, len(keys))
 

@@ -260,21 +260,21 @@ class PairTable:
         """
         self._reserve(len(codes))
         slots, last = self._slots, len(self._slots) - 1
-        places = _compute_places(groups, codes, len(slots))
+        slot_numbers = _compute_places(groups, codes, len(slots))
         numbers = np.empty(len(codes), np.int64)
         rows = np.arange(len(codes))
         sought_groups, sought_codes = groups, codes
         fresh = []
         while len(rows):
-            candidates = slots[places]
+            candidates = slots[slot_numbers]
             at_empty = (candidates == _EMPTY).nonzero()[0]
             if len(at_empty):
-                fresh.append(self._claim(rows, places, candidates, at_empty, groups, codes))
+                fresh.append(self._claim(rows, slot_numbers, candidates, at_empty, groups, codes))
             numbers[rows] = candidates
             differs = self._codes.array[candidates] != sought_codes
             differs |= self._groups.array[candidates] != sought_groups
             is_left = differs.nonzero()[0]
-            rows, places = rows[is_left], (places[is_left] + 1) & last
+            rows, slot_numbers = rows[is_left], (slot_numbers[is_left] + 1) & last
             sought_groups, sought_codes = sought_groups[is_left], sought_codes[is_left]
         return numbers, np.concatenate(fresh) if fresh else rows
 
@@ -283,18 +283,18 @@ class PairTable:
         mixed = ((code & _ALL_BITS) * _INTEGERS[0] ^ group * _INTEGERS[1]) & _ALL_BITS
         mixed = (mixed ^ mixed >> 32) * _INTEGERS[2] & _ALL_BITS
         slots, groups, codes = self._slots, self._groups.array, self._codes.array
-        place = mixed >> 65 - len(slots).bit_length()
+        slot_number = mixed >> 65 - len(slots).bit_length()
         while True:
-            number = int(slots[place])
+            number = int(slots[slot_number])
             if number == _EMPTY or (codes[number] == code and groups[number] == group):
                 return number
-            place = (place + 1) & (len(slots) - 1)
+            slot_number = (slot_number + 1) & (len(slots) - 1)
 
-    def _claim(self, rows: Any, places: Any, candidates: Any, at_empty: Any, groups: Any, codes: Any) -> Any:
+    def _claim(self, rows: Any, slot_numbers: Any, candidates: Any, at_empty: Any, groups: Any, codes: Any) -> Any:
         """Make a pair of one row for each empty slot. Sets the candidates, and returns the rows of the new pairs."""
         slots, first = self._slots, len(self)
         # The last row that wants a slot gets it. The others are compared with it like with any pair.
-        claimed = places[at_empty]
+        claimed = slot_numbers[at_empty]
         slots[claimed] = np.arange(len(at_empty), dtype=slots.dtype)
         winners = slots[claimed]
         is_winner = winners == np.arange(len(at_empty))
@@ -320,12 +320,12 @@ class PairTable:
         slots.fill(_EMPTY)
         for begin in range(0, len(self), _PAIRS_AT_ONCE):
             numbers = np.arange(begin, min(begin + _PAIRS_AT_ONCE, len(self)), dtype=slots.dtype)
-            places = _compute_places(self.groups[numbers], self.codes[numbers], size)
+            slot_numbers = _compute_places(self.groups[numbers], self.codes[numbers], size)
             while len(numbers):
-                is_empty = slots[places] == _EMPTY
-                slots[places[is_empty]] = numbers[is_empty]
-                is_left = slots[places] != numbers
-                numbers, places = numbers[is_left], (places[is_left] + 1) & (size - 1)
+                is_empty = slots[slot_numbers] == _EMPTY
+                slots[slot_numbers[is_empty]] = numbers[is_empty]
+                is_left = slots[slot_numbers] != numbers
+                numbers, slot_numbers = numbers[is_left], (slot_numbers[is_left] + 1) & (size - 1)
 
     @classmethod
     def of(cls, groups: Any, codes: Any, memory: StateMemory = IN_MEMORY) -> PairTable:

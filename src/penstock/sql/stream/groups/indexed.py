@@ -99,8 +99,8 @@ class FewGroups:
                 steps.append((index, accumulator.add_one, accumulator.retract_one, operand.index, condition))
             else:
                 assert not any(isinstance(operand, Constant) for operand in call.operands)
-                places = tuple(operand.index for operand in call.operands if isinstance(operand, Field))
-                steps.append((index, accumulator.add, accumulator.retract, places, condition))
+                positions = tuple(operand.index for operand in call.operands if isinstance(operand, Field))
+                steps.append((index, accumulator.add, accumulator.retract, positions, condition))
         in_views = {index for _, indices in state.views for index in indices}
         self._steps = [step for step in steps if step[0] not in in_views]
         #: for each view: the index of its column, the canonical form of a value, and the steps of its calls
@@ -123,8 +123,8 @@ class FewGroups:
     def process(self, rows: Sequence[tuple[Any, ...]], kinds: bytes | None) -> ColumnBatch | None:
         """Process rows and return the changes."""
         goes = None if kinds is None or not self._retracts else kinds.translate(GOES)
-        places, forms, groups = self._places, self._key_forms, self.groups
-        keys = [tuple([row[place] for place in places]) for row in rows]
+        positions, forms, groups = self._places, self._key_forms, self.groups
+        keys = [tuple([row[position] for position in positions]) for row in rows]
         if forms is not None:
             keys = [
                 tuple([value if form is None else form(value) for form, value in zip(forms, key, strict=True)])
@@ -160,13 +160,15 @@ class FewGroups:
                 if value is None:
                     continue
             else:
-                value = tuple([row[place] for place in operand])
+                value = tuple([row[position] for position in operand])
             states[index] = retract(states[index], value) if is_gone else add(states[index], value)
         for number, (operand, form, steps) in enumerate(self._views):
             value = row[operand]
             if value is None:
                 continue
-            counting = [(place, step) for place, step in enumerate(steps) if step[4] is None or row[step[4]] is True]
+            counting = [
+                (position, step) for position, step in enumerate(steps) if step[4] is None or row[step[4]] is True
+            ]
             if not counting:
                 continue
             if form is not None:
@@ -176,18 +178,18 @@ class FewGroups:
             if marks is None:
                 marks = values[value] = self._state.views[number][0].find_marks(group[_NUMBER], value)
                 self._value_count += 1
-            for place, (index, add, retract, _, _) in counting:
-                count = marks[place]
+            for position, (index, add, retract, _, _) in counting:
+                count = marks[position]
                 if not self._retracts:
                     if not count:
-                        marks[place] = 1
+                        marks[position] = 1
                         states[index] = add(states[index], value)
                 elif is_gone:
-                    marks[place] = count - 1
+                    marks[position] = count - 1
                     if count == 1:
                         states[index] = retract(states[index], value)
                 else:
-                    marks[place] = count + 1
+                    marks[position] = count + 1
                     if not count:
                         states[index] = add(states[index], value)
 
@@ -221,15 +223,15 @@ class FewGroups:
         known = [index for index, number in enumerate(numbers) if number != ABSENT]
         if known:
             counts, states = self._state.read_states(np.array([numbers[index] for index in known]))
-            for index, count, held in zip(known, counts, states, strict=True):
+            for index, count, accumulators in zip(known, counts, states, strict=True):
                 last = None
                 if count > 0:
-                    last = tuple([result(state) for result, state in zip(self._results, held, strict=True)])
-                self.groups[keys[index]] = [count, held, last, numbers[index], [{} for _ in self._views]]
+                    last = tuple([result(state) for result, state in zip(self._results, accumulators, strict=True)])
+                self.groups[keys[index]] = [count, accumulators, last, numbers[index], [{} for _ in self._views]]
         for key, number in zip(keys, numbers, strict=True):
             if number == ABSENT:
-                held = [accumulator.create() for accumulator in self._accumulators]
-                self.groups[key] = [0, held, None, ABSENT, [{} for _ in self._views]]
+                accumulators = [accumulator.create() for accumulator in self._accumulators]
+                self.groups[key] = [0, accumulators, None, ABSENT, [{} for _ in self._views]]
 
     def _find(self, keys: Sequence[tuple[Any, ...]]) -> list[int]:
         """Return the number of each key's group, or `ABSENT`."""

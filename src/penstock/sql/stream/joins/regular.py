@@ -408,9 +408,11 @@ class ColumnJoinOperator(EvaluatingOperator):
         width = len(types)
         # The key columns that are not columns of the rows follow them.
         further = {
-            place: kind for place, kind in zip(self._keys[index], self._key_types, strict=True) if place >= width
+            position: kind
+            for position, kind in zip(self._keys[index], self._key_types, strict=True)
+            if position >= width
         }
-        types += [further[place] for place in sorted(further)]
+        types += [further[position] for position in sorted(further)]
         names = self._build_column_names(index)
         layout = RowLayout(list(map(str, range(len(types)))), types)
         return sides.SideOfFewRows(self._sides[index], self._keys[index], layout, width, names)

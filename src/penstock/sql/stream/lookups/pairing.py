@@ -206,11 +206,11 @@ class KnownMatches:
         request = self._pairing.asked(records)
         paired = self._pairing.pairs(records, request, self._look_up(request, len(records)))
         columns = zip(paired.columns, self._spec.right_types, strict=True)
-        found = list(zip(*[to_values(column, kind) for column, kind in columns], strict=True))
+        values = list(zip(*[to_values(column, kind) for column, kind in columns], strict=True))
         matches: list[list[tuple[Any, ...]]] = [[] for _ in keys]
-        for row, place in zip(paired.left.tolist(), paired.right.tolist(), strict=True):
-            if place >= 0:
-                matches[row].append(found[place] if found else ())
+        for row, position in zip(paired.left.tolist(), paired.right.tolist(), strict=True):
+            if position >= 0:
+                matches[row].append(values[position] if values else ())
         for key, of_key in zip(keys, matches, strict=True):
             self._size += 1 + len(of_key)
             self._known[key] = of_key

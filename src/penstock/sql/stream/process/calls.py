@@ -40,10 +40,10 @@ from penstock.state.backend import KeyedStateBackend, KeyedTable
 
 def group_rows(keys: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
     """Yield each key with the indices of its rows, in the order in which keys come."""
-    places: dict[Any, list[int]] = {}
+    positions: dict[Any, list[int]] = {}
     for index, key in enumerate(keys):
-        places.setdefault(key, []).append(index)
-    for key, indices in places.items():
+        positions.setdefault(key, []).append(index)
+    for key, indices in positions.items():
         yield key, np.array(indices, np.int64)
 
 
@@ -299,21 +299,21 @@ def _packing(fields: tuple[str, ...], make: type | None) -> Callable[[Any], list
 
         def pack_plain(loaded: Any) -> list[Any]:
             try:
-                found = get_fields(loaded)
+                values = get_fields(loaded)
             except AttributeError:
                 return [getattr(loaded, name, None) for name in fields]
-            return [found] if is_one else list(found)
+            return [values] if is_one else list(values)
 
         return pack_plain
     get: Callable[[Any], Any] = itemgetter(*fields)
 
     def pack(loaded: Any) -> list[Any]:
         try:
-            found = get(loaded.__dict__)
+            values = get(loaded.__dict__)
         except KeyError:
             # A field without a value of its own has that of the class.
             return [getattr(loaded, name, None) for name in fields]
-        return [found] if is_one else list(found)
+        return [values] if is_one else list(values)
 
     return pack
 

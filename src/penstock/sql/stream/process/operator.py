@@ -222,10 +222,10 @@ class ProcessOperator(EvaluatingOperator, Services):
                 )
             emitted.kinds.append(kind)
         if self._eager:
-            held = list(values)
+            buffered = list(values)
             for index in self._eager:
-                held[index] = self._hold(index, held[index])
-            values = held
+                buffered[index] = self._hold(index, buffered[index])
+            values = buffered
         emitted.parents.append(parent)
         emitted.rows.append(values[0] if width == 1 else values)
 
@@ -328,7 +328,7 @@ class ProcessOperator(EvaluatingOperator, Services):
         """Call `eval` for rows of a table without partitions."""
         function, take = self._function, self._take
         arguments = [*self._leading, *self._arguments]
-        place = self._places[0] if self._places else -1
+        position = self._places[0] if self._places else -1
         index, row = 0, None
 
         def emit(row: Any) -> None:
@@ -338,8 +338,8 @@ class ProcessOperator(EvaluatingOperator, Services):
         self.is_timer = False
         try:
             for index, row in enumerate(rows):
-                if place >= 0:
-                    arguments[place] = row
+                if position >= 0:
+                    arguments[position] = row
                 if times is not None:
                     self.time_ms = times[index]
                 returned = function.eval(*arguments)

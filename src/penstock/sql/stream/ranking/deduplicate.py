@@ -73,8 +73,8 @@ class LastRowOperator(ExpiringOperator):
     def initialize_state(self) -> None:
         """Take over the rows of an `IndexedLastRowOperator`."""
         super().initialize_state()
-        places = self._partition.places
-        self._taken = RowsTakenOver(self.context, LAST_ROWS, about_last_rows(places), places)
+        positions = self._partition.places
+        self._taken = RowsTakenOver(self.context, LAST_ROWS, about_last_rows(positions), positions)
         table = self.context.keyed.table(ROWS)
         for records in self._taken.move(table):
             keys = self._partition.of(records.columns)

@@ -82,12 +82,12 @@ class IndexedLastRowOperator(ColumnLastRowOperator):
         self._entries: dict[Any, tuple[Any, ...]] = {}
         self._changed: set[Any] = set()
         self._mark = self._mark_changed
-        places = self._partition.places
-        kinds = [self._types[place] for place in places]
-        self._keys = TupleKeys(places, kinds)
+        positions = self._partition.places
+        kinds = [self._types[position] for position in positions]
+        self._keys = TupleKeys(positions, kinds)
         #: computes the hash of a key; None if only kernels do
         self._hash = build_key_hash([arrow_type(kind) for kind in kinds])
-        self._is_several = len(places) > 1
+        self._is_several = len(positions) > 1
 
     def _mark_changed(self, namespace: None, keys: Collection[Any]) -> None:
         self._changed.update(keys)

@@ -438,8 +438,8 @@ class RowsByPartition(ExpiringOperator):
         super().initialize_state()
         if not self._can_take_over():
             return
-        places = self._partition.places
-        self._taken = RowsTakenOver(self.context, TOP_ROWS, about_top_rows(places), places)
+        positions = self._partition.places
+        self._taken = RowsTakenOver(self.context, TOP_ROWS, about_top_rows(positions), positions)
         table, top = self.context.keyed.table(PARTITIONS), self._top
         entries = table.entries(None)
         for records in self._taken.move(table):
