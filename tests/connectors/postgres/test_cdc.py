@@ -74,6 +74,14 @@ class Following(SourceRun):
         else:
             assert self.rows.pop(key, None) is not None, f"{row} is not there"
 
+    def assign(self) -> None:
+        """Let the enumerator plan the chunks, which queries the tables; readers get none yet."""
+        while not self.master.assigned:
+            self.poll(0, 1)  # a reader asks for a split in its first poll
+            while self._message():
+                pass
+            self.master.run_background()
+
     def follow(self, wanted: Callable[[], bool], at_once: int = 1_000) -> None:
         deadline = time.monotonic() + 60
         while not wanted():
@@ -371,6 +379,7 @@ def test_a_reader_that_is_closed_gives_up_a_query_that_hangs(database: Database)
     cluster.follow_table(database)  # the publication that it makes needs a lock as well
     cluster.close()
     cluster = Following(builder(database).build())
+    cluster.assign()
     with psycopg.connect(database.url) as other:
         other.execute("LOCK TABLE people")
         cluster.follow(lambda: database.execute(waiting) == [(1,)])
