@@ -17,12 +17,13 @@ from tests.class_archive import ARCHIVE, options
 from tests.many_runs import keep_temporary_files_in_memory
 from tests.servers.s3 import S3Server, s3_server
 from tests.simulation.fresh_seeds import fresh_seeds
-from tests.stores import OPTIONS_OF_STORE, STORES, at, is_proof_on_s3
+from tests.stores import OPTIONS_OF_STORE, STORES, at, is_proof_in_store
 
 from penstock.base.secrets import known_secrets
 
 if TYPE_CHECKING:
     from tests.servers.kafka import KafkaCluster
+    from tests.servers.object_stores import ObjectStore
 
 #: Chooses the tests of a run.
 pytest_plugins = ["tests.selection.plugin"]
@@ -37,14 +38,16 @@ LONG = (
     "tests/cli/trial/",
 )
 
-#: How long (s) a test may take with `--store s3`: some take a checkpoint every ten seconds for hours of virtual time,
+#: How long (s) a test may take with `--store`: some take a checkpoint every ten seconds for hours of virtual time,
 #: and hundreds of checkpoints are thousands of requests.
-TIMEOUT_ON_S3_S = 600
+TIMEOUT_IN_STORES_S = 600
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--store s3`."""
-    help = "where checkpoints and savepoints lie; with s3 only the tests run that keep theirs in `store_directory`"
+    """`--store`."""
+    help = (
+        "where checkpoints and savepoints lie; but for local only the tests run that keep theirs in `store_directory`"
+    )
     parser.addoption("--store", choices=STORES, default="local", help=help)
 
 
@@ -71,12 +74,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     Those on Spark wait more than they compute, so the long ones that compute are spread among them.
     """
-    if config.getoption("--store") == "s3":
-        others = [item for item in items if not is_proof_on_s3(item)]
+    if config.getoption("--store") != "local":
+        is_s3 = config.getoption("--store") == "s3"
+        others = [item for item in items if not is_proof_in_store(item, is_s3)]
         config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if is_proof_on_s3(item)]
+        items[:] = [item for item in items if is_proof_in_store(item, is_s3)]
         for item in items:
-            item.add_marker(pytest.mark.timeout(TIMEOUT_ON_S3_S))
+            item.add_marker(pytest.mark.timeout(TIMEOUT_IN_STORES_S))
     on_spark = dict.fromkeys(_file(item) for item in items if item.get_closest_marker("spark"))
     long = dict.fromkeys(file for item in items if (file := _file(item)).startswith(LONG) and file not in on_spark)
     ranks = {file: (number + 0.5) / len(files) for files in (on_spark, long) for number, file in enumerate(files)}
@@ -107,14 +111,22 @@ def s3() -> Iterator[S3Server]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def store(request: pytest.FixtureRequest) -> S3Server | None:
+def store(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[S3Server | ObjectStore | None]:
     """The server in which checkpoints lie, before Spark inherits where it is; None where they lie in directories."""
-    server: S3Server | None = request.getfixturevalue("s3") if request.config.getoption("--store") == "s3" else None
-    return server
+    kind = request.config.getoption("--store")
+    if kind in ("local", "s3"):
+        yield request.getfixturevalue("s3") if kind == "s3" else None
+    else:
+        from tests.servers.object_stores import object_store
+
+        with object_store(kind, tmp_path_factory.mktemp("object-store")) as server:
+            yield server
 
 
 @pytest.fixture(scope="session")
-def bucket(store: S3Server | None) -> str | None:
+def bucket(store: S3Server | ObjectStore | None) -> str | None:
     """The bucket of all these tests."""
     return None if store is None else store.new_bucket()
 
@@ -137,8 +149,8 @@ def store_directory(bucket: str | None, tmp_path: Path, new_store_directory: Cal
 def checkpoints_in_store(
     request: pytest.FixtureRequest, store_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Jobs in virtual time that name no directory keep their checkpoints in the job master, or in files of S3."""
-    if request.config.getoption("--store") == "s3":
+    """Jobs in virtual time that name no directory keep their checkpoints in the job master, or in the store."""
+    if request.config.getoption("--store") != "local":
         monkeypatch.setitem(OPTIONS_OF_STORE, "execution.checkpointing.dir", store_directory / "checkpoints")
         monkeypatch.setitem(OPTIONS_OF_STORE, "execution.checkpointing.data-inline-threshold", "0 b")
 

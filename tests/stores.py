@@ -1,7 +1,8 @@
-"""Where tests keep checkpoints and savepoints: a local directory, or S3 with `--store s3` (see docs/testing.md)."""
+"""Where tests keep checkpoints and savepoints: a local directory, or what `--store` names (see docs/testing.md)."""
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -10,23 +11,27 @@ import pytest
 from upath import UPath
 
 #: What `--store` takes.
-STORES: Final = ("local", "s3")
+STORES: Final = ("local", "s3", "gs", "abfs", "webhdfs")
 #: What jobs in virtual time are configured with, unless they say otherwise (see the fixture `checkpoints_in_store`).
 OPTIONS_OF_STORE: dict[str, Any] = {}
 
 
-def is_proof_on_s3(item: pytest.Item) -> bool:
-    """Whether a test keeps its checkpoints where `--store` says, or in S3 anyway."""
+def is_proof_in_store(item: pytest.Item, is_s3: bool) -> bool:
+    """Whether a test keeps its checkpoints where `--store` says; if that is S3, also those that use it anyway."""
     parameters = getattr(getattr(item, "callspec", None), "params", {}).values()
     # Not by `in` alone: a parameter may be an expression, which has no truth value.
     in_s3 = any(isinstance(value, str) and value == "s3://" for value in parameters)
-    return in_s3 or "new_store_directory" in getattr(item, "fixturenames", ())
+    return (in_s3 and is_s3) or "new_store_directory" in getattr(item, "fixturenames", ())
 
 
 def at(path: str | Path) -> Path:
     """A path of any file system as a `Path` that looks anew each time, whatever others have listed before."""
     text = str(path)
-    return cast("Path", UPath(text, use_listings_cache=False)) if "://" in text else Path(text)
+    if "://" not in text:
+        return Path(text)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "UPath '.*' filesystem not explicitly implemented")  # webhdfs
+        return cast("Path", UPath(text, use_listings_cache=False))
 
 
 def copy_tree(source: str | Path, target: str | Path) -> None:

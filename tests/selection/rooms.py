@@ -35,6 +35,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "tests/conftest.py": EVERYTHING,
     "tests/selection/": EVERYTHING,
     "tests/servers/kafka.py": EVERYTHING,
+    "tests/servers/object_stores.py": EVERYTHING,
     "tests/servers/s3.py": EVERYTHING,
     "tests/simulation/fresh_seeds.py": EVERYTHING,
     # --- the package ---

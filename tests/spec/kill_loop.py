@@ -2,7 +2,8 @@
 
 `python -m tests.spec.kill_loop --kills 20` goes on with new jobs until so many workers were killed; the seed that it
 prints makes the moments of the kills the same again (the moments of everything else are the machine's). With
-`--store s3` checkpoints and output are in a server that speaks S3.
+`--store s3` checkpoints and output are in a server that speaks S3, and with gs, abfs or webhdfs in one of
+`tests.servers.object_stores`.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import click
 import fsspec
+from tests.servers.object_stores import object_store
 from tests.servers.s3 import s3_server
+from tests.stores import STORES
 
 from penstock.common import Configuration, Duration, Encoder, RestartStrategies, WatermarkStrategy
 from penstock.connectors.file.buckets import BucketAssigner
@@ -168,15 +172,18 @@ def run_with_kills(
 @click.option("--kills", default=20, show_default=True, help="Workers to kill in all.")
 @click.option("--records", default=200_000, show_default=True, help="Records a job.")
 @click.option("--rate", default=15_000.0, show_default=True, help="Records a second.")
-@click.option("--store", type=click.Choice(["local", "s3"]), default="local", show_default=True)
+@click.option("--store", type=click.Choice(STORES), default="local", show_default=True)
 @click.option("--seed", default=None, type=int, help="Makes the moments of the kills the same again.")
 def main(kills: int, records: int, rate: float, store: str, seed: int | None) -> None:
     """Kill workers, and compare the output every time."""
     if store == "s3":
         with s3_server() as server:
             loop(kills, records, rate, seed, lambda: contextlib.nullcontext(server.new_bucket()))
-    else:
+    elif store == "local":
         loop(kills, records, rate, seed, local_folder)
+    else:
+        with tempfile.TemporaryDirectory() as folder, object_store(store, Path(folder, "store")) as server:
+            loop(kills, records, rate, seed, lambda: contextlib.nullcontext(server.new_bucket()))
 
 
 def loop(

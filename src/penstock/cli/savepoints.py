@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, field
 from itertools import chain
 from typing import Any, Final
 
-import fsspec
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -19,6 +18,7 @@ from rich.text import Text
 
 from penstock.base.errors import OperationError, short_repr
 from penstock.cli.console import size_text
+from penstock.codecs.file_systems import url_to_fs
 from penstock.codecs.pickling import dumps
 from penstock.state_processor import OperatorListing, SavepointReader, StateListing
 
@@ -49,7 +49,7 @@ def stored(directory: str) -> list[Stored]:
         OperationError: if the directory does not exist.
         CheckpointError: if one is damaged.
     """
-    files, root = fsspec.url_to_fs(directory)
+    files, root = url_to_fs(directory)
     if not files.isdir(root):
         raise OperationError(f"{directory} is no directory")
     paths = [files.unstrip_protocol(path) for path in files.glob(f"{root}/**/_metadata", maxdepth=DEPTH)]

@@ -13,12 +13,12 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
-import fsspec
 import pyarrow as pa
 
 from penstock.base.errors import CheckpointError, ConfigurationError
 from penstock.base.options import SIGNING_KEY
 from penstock.codecs.arrow_columns import plain_table
+from penstock.codecs.file_systems import url_to_fs
 from penstock.drivers.global_configuration import default_configuration
 from penstock.runtime.operators.connector import COMMITTABLES_STATE, SPLITS_STATE
 from penstock.runtime.operators.window.kept_windows import ALL_SLOTS
@@ -106,7 +106,7 @@ def sign_savepoint(path: str, target: str, key: str | None = None) -> str:
     source = FileCheckpointStore(None, "", 0)
     metadata = source.load(str(path))
     where = absolute_url(str(target))
-    fs, directory = fsspec.core.url_to_fs(where)
+    fs, directory = url_to_fs(where)
     if fs.exists(directory) and fs.ls(directory):
         raise CheckpointError(f"{where} already exists and is not empty: name a new directory")
     signed = FileCheckpointStore(None, metadata.job_id, 0, key=secret)

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-import fsspec
 import msgspec
 
 from penstock.base.errors import CheckpointError, WrongValueError
 from penstock.base.job import JobID
 from penstock.base.options import CHECKPOINTING_INLINE_BYTES, MAX_PARALLELISM
+from penstock.codecs.file_systems import url_to_fs
 from penstock.codecs.pickling import dumps
 from penstock.state.errors import StateError
 from penstock.state.keys import key_group_range
@@ -283,7 +283,7 @@ class SavepointWriter:
             StateError: if rows or values cannot be converted to state; files already written are deleted.
         """
         where = absolute_url(str(path))
-        fs, directory = fsspec.core.url_to_fs(where)
+        fs, directory = url_to_fs(where)
         if fs.exists(directory) and fs.ls(directory):
             raise CheckpointError(f"{where} already exists and is not empty: name a new directory")
         store = configured_store("", CHECKPOINTING_INLINE_BYTES.default_value())

@@ -23,11 +23,11 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from typing import Any, Final, Protocol, TypeAlias
 
-import fsspec
 from msgspec.structs import replace
 
 from penstock.base.durable_files import deletes_many, has_directories
 from penstock.base.errors import CheckpointError
+from penstock.codecs.file_systems import url_to_fs
 from penstock.storage import leadership, savepoints
 from penstock.storage.files import (
     ObjectFiles,
@@ -102,7 +102,7 @@ class FileCheckpointStore:
             self._open()
 
     def _open(self) -> None:
-        self._fs, path = fsspec.core.url_to_fs(self._directory)
+        self._fs, path = url_to_fs(self._directory)
         self._root = posixpath.join(path, self._job_id)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -163,11 +163,11 @@ class FileCheckpointStore:
         """Return the file system of a state file, and the file's path in it."""
         if self._fs is not None and path.startswith(f"{self._root}/"):
             return self._fs, path
-        fs, path = fsspec.core.url_to_fs(path)
+        fs, path = url_to_fs(path)
         return fs, path
 
     def _write_into(self, savepoint_path: str, name: str, data: bytes) -> StateFile:
-        fs, directory = fsspec.core.url_to_fs(savepoint_path)
+        fs, directory = url_to_fs(savepoint_path)
         file = write_file(fs, directory, name, data)
         return replace(file, path=posixpath.join(savepoint_path, posixpath.basename(file.path or "")))
 
@@ -221,7 +221,7 @@ class FileCheckpointStore:
                 file = self._write_into(savepoint_path, posixpath.basename(file.path), data)
             return replace(file, path=posixpath.basename(file.path or ""))
 
-        fs, directory = fsspec.core.url_to_fs(savepoint_path)
+        fs, directory = url_to_fs(savepoint_path)
         canonical = self._canonical(metadata, savepoint_path).with_files(contained)
         write_metadata(fs, directory, canonical, self._key)
 
@@ -437,7 +437,7 @@ class FileCheckpointStore:
     def load(self, path: str, job_name: str | None = None, claims: bool = False) -> CheckpointMetadata:
         """Read a savepoint, or a checkpoint of any job, by its directory or its metadata file (H4)."""
         path = path.rstrip("/").removesuffix(f"/{METADATA_NAME}")
-        fs, directory = fsspec.core.url_to_fs(path)
+        fs, directory = url_to_fs(path)
 
         def located(file: StateFile) -> StateFile:
             if file.path is None:

@@ -31,8 +31,6 @@ import uuid
 from typing import Any, Final, Protocol
 from urllib.parse import quote
 
-import fsspec
-
 from penstock.base.durable_files import (
     check_outlives,
     create_file,
@@ -47,6 +45,7 @@ from penstock.base.durable_files import (
 )
 from penstock.base.errors import CheckpointError, ConfigurationError
 from penstock.base.options import SIGNING_KEY
+from penstock.codecs.file_systems import rename, url_to_fs
 from penstock.storage.metadata import (
     METADATA_NAME,
     REVOKED,
@@ -161,7 +160,7 @@ def absolute_url(path: str) -> str:
     if "://" in path or "::" in path:
         return path.rstrip("/")
     check_outlives(path)
-    _, absolute = fsspec.core.url_to_fs(path)
+    _, absolute = url_to_fs(path)
     return str(absolute).rstrip("/")
 
 
@@ -265,7 +264,7 @@ def create(fs: Any, directory: str, name: str, data: bytes = b"") -> bool:
     if is_local(fs):
         return create_file(path, data)
     try:
-        fs.pipe_file(path, data, mode="create")
+        _write_whole(fs, path, data, replaces=False)
     except FileExistsError:
         return False
     return True
@@ -281,9 +280,11 @@ def _write_whole(fs: Any, path: str, data: bytes, replaces: bool = True) -> None
         fs.pipe_file(path, data, mode="overwrite" if replaces else "create")
     else:
         fs.pipe_file(partial, data)
-        if not replaces and fs.exists(path):
-            raise FileExistsError(path)
-        fs.mv(partial, path)
+        try:
+            rename(fs, partial, path, replaces)
+        except FileExistsError:
+            fs.rm_file(partial)
+            raise
 
 
 def shown(fs: Any, path: str) -> str:

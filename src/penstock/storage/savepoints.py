@@ -19,10 +19,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-import fsspec
-
 from penstock.base.durable_files import has_directories, is_local
 from penstock.base.errors import CheckpointError
+from penstock.codecs.file_systems import url_to_fs
 from penstock.storage.files import ObjectFiles, create, delete_metadata, lists_exactly, load_metadata, shown
 from penstock.storage.leadership import BEGUN, CHECKPOINT, JobMark, JobMarks, KeyedLeaders, Leaders, file_of_name
 from penstock.storage.metadata import METADATA_NAME, CheckpointMetadata, MissingMetadataError, RevokedError, StateFile
@@ -36,7 +35,7 @@ JOB_ID_CHARACTERS: Final = 32
 
 def is_taken(savepoint_path: str) -> bool:
     """Return whether anything exists at the path."""
-    fs, directory = fsspec.core.url_to_fs(savepoint_path)
+    fs, directory = url_to_fs(savepoint_path)
     fs.invalidate_cache(directory)
     exists: bool = fs.exists(directory)
     return exists
@@ -48,7 +47,7 @@ def claim_savepoint(savepoint_path: str, owner: str) -> None:
     Raises:
         CheckpointError: if something exists at the path, or another job has claimed it.
     """
-    fs, directory = fsspec.core.url_to_fs(savepoint_path)
+    fs, directory = url_to_fs(savepoint_path)
     # Of two jobs that find the path empty, only one can create the file.
     if is_taken(savepoint_path) or not create(fs, directory, CLAIM_NAME, owner.encode()):
         raise CheckpointError(f"{savepoint_path} already exists; name a directory that does not exist")
@@ -56,7 +55,7 @@ def claim_savepoint(savepoint_path: str, owner: str) -> None:
 
 def release_savepoint(savepoint_path: str, owner: str) -> None:
     """Release a claim; everything else stays."""
-    fs, directory = fsspec.core.url_to_fs(savepoint_path)
+    fs, directory = url_to_fs(savepoint_path)
     claim = posixpath.join(directory, CLAIM_NAME)
     with contextlib.suppress(FileNotFoundError):
         if fs.cat_file(claim) == owner.encode():
@@ -73,7 +72,7 @@ def empty_savepoint(savepoint_path: str, owner: str, kept: Iterable[StateFile] |
         CheckpointError: if the path holds the savepoint of another job; nothing is deleted then.
     """
     check_savepoint_is_own(savepoint_path, owner)
-    fs, directory = fsspec.core.url_to_fs(savepoint_path)
+    fs, directory = url_to_fs(savepoint_path)
     needed = {CLAIM_NAME}
     if kept is not None:
         needed |= {METADATA_NAME, *(posixpath.basename(file.path) for file in kept if file.path is not None)}
@@ -87,7 +86,7 @@ def empty_savepoint(savepoint_path: str, owner: str, kept: Iterable[StateFile] |
 
 def check_savepoint_is_own(savepoint_path: str, owner: str) -> None:
     """Raise `CheckpointError` if the path holds the savepoint of another job."""
-    fs, directory = fsspec.core.url_to_fs(savepoint_path)
+    fs, directory = url_to_fs(savepoint_path)
     fs.invalidate_cache(directory)
     if fs.exists(posixpath.join(directory, METADATA_NAME)):
         metadata = load_metadata(fs, directory)
@@ -106,7 +105,7 @@ def check_or_claim_snapshot(snapshot_path: str, job_name: str, job_id: str, clai
     Raises:
         CheckpointError: if a job of another name has claimed it.
     """
-    fs, directory = fsspec.core.url_to_fs(snapshot_path)
+    fs, directory = url_to_fs(snapshot_path)
     path = posixpath.join(directory, CLAIMED_NAME)
     own = f"job {job_name!r} ({job_id})"
     if claims and create(fs, directory, CLAIMED_NAME, own.encode()):
@@ -125,7 +124,7 @@ def check_or_claim_snapshot(snapshot_path: str, job_name: str, job_id: str, clai
 
 def discard_savepoint(savepoint_path: str) -> None:
     """Delete the files of an incomplete savepoint; a complete one stays."""
-    fs, directory = fsspec.core.url_to_fs(savepoint_path)
+    fs, directory = url_to_fs(savepoint_path)
     fs.invalidate_cache(directory)
     if fs.exists(directory) and not fs.exists(posixpath.join(directory, METADATA_NAME)):
         fs.rm(directory, recursive=True)
@@ -139,7 +138,7 @@ def belongs_to_job(savepoint_path: str, job_id: str) -> bool:
 
 def delete_directory(savepoint_path: str) -> None:
     """Delete a directory that a job created for its savepoint, with all its contents, metadata first."""
-    fs, directory = fsspec.core.url_to_fs(savepoint_path)
+    fs, directory = url_to_fs(savepoint_path)
     delete_metadata(fs, directory)
     if fs.exists(directory):
         fs.rm(directory, recursive=True)
@@ -197,7 +196,7 @@ def real_directory(path: str) -> tuple[Any, str]:
     Args:
         path: the directory, or the metadata file in it.
     """
-    fs, directory = fsspec.core.url_to_fs(path.rstrip("/").removesuffix(f"/{METADATA_NAME}"))
+    fs, directory = url_to_fs(path.rstrip("/").removesuffix(f"/{METADATA_NAME}"))
     return fs, _real(fs, directory.rstrip("/"))
 
 
@@ -215,7 +214,7 @@ def open_snapshot(path: str) -> Snapshot:
 
 def note_end(directory: str, job_id: str) -> None:
     """Record durably that a job has ended, if it left files below `directory`; otherwise remove empty directories."""
-    fs, root = fsspec.core.url_to_fs(directory)
+    fs, root = url_to_fs(directory)
     of_job = posixpath.join(root, job_id)
     fs.invalidate_cache(of_job)
     if fs.find(of_job):
@@ -388,7 +387,7 @@ def _places(snapshot: Snapshot, roots: Iterable[str]) -> dict[str, Any]:
     of_job = snapshot.job_directory
     directories = {} if of_job is None else {posixpath.dirname(of_job): snapshot.fs}
     for url in roots:
-        fs, root = fsspec.core.url_to_fs(url)
+        fs, root = url_to_fs(url)
         directories.setdefault(_real(fs, root.rstrip("/")), fs)
     return directories
 
@@ -417,7 +416,7 @@ def _needed_by_others(snapshot: Snapshot, roots: Iterable[str]) -> Iterator[str]
 def _plain(fs: Any, path: str, directory: str) -> str:
     """Return the path of a state file in its file system; savepoint metadata names files without a directory."""
     if "://" in path:
-        path = fsspec.core.url_to_fs(path)[1]
+        path = url_to_fs(path)[1]
     path = path if "/" in path else posixpath.join(directory, path)
     # If the file itself is a link, the link is deleted and its target stays.
     return posixpath.join(_real(fs, posixpath.dirname(path)), posixpath.basename(path))

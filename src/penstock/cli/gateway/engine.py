@@ -30,8 +30,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-import fsspec
-
 from penstock.base import gateway_options as known
 from penstock.base import options as rest
 from penstock.base.configuration import Configuration
@@ -40,6 +38,7 @@ from penstock.base.secrets import hide, remember, shown
 from penstock.cli.gateway.values import RowWriter, columns_json
 from penstock.cli.program.launch import log_file, started_detached
 from penstock.cli.sql_shell.statements import split
+from penstock.codecs.file_systems import open_url
 from penstock.drivers.global_configuration import OPTIONS_VARIABLE, default_configuration, handed_over
 from penstock.drivers.logs import log_to_stderr_by_default
 from penstock.drivers.running_job import JobClient, JobHandle, RunningJob
@@ -343,7 +342,7 @@ class TableEngine:
         """
         if script is None:
             try:
-                with fsspec.open(uri, "rt", encoding="utf-8") as file:
+                with open_url(uri or "", "rt", encoding="utf-8") as file:
                     script = str(file.read())
             except (OSError, ValueError, ImportError) as error:
                 raise OperationError(f"the script {uri} cannot be read: {hide(str(error))}") from error

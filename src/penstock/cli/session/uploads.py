@@ -26,7 +26,6 @@ from typing import Final
 from urllib.parse import quote
 
 import msgspec
-from fsspec.core import url_to_fs
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError, MissingPathError, WrongValueError, shorten
@@ -36,6 +35,7 @@ from penstock.base.options import (
     HIGH_AVAILABILITY_DIR,
     HIGH_AVAILABILITY_TYPE,
 )
+from penstock.codecs.file_systems import url_to_fs
 from penstock.connectors.file import filesystem
 from penstock.server.session.channel import Submission, Uploaded
 from penstock.storage.files import absolute_url

@@ -15,8 +15,6 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, BinaryIO, Final, NamedTuple, cast
 
-import fsspec
-from fsspec.core import url_to_fs
 from fsspec.utils import infer_compression
 
 from penstock.base import durable_files
@@ -28,6 +26,8 @@ from penstock.base.durable_files import (
     sync_directory_entries,
 )
 from penstock.base.errors import FormatError, MissingPathError
+from penstock.codecs import file_systems
+from penstock.codecs.file_systems import url_to_fs
 
 #: How many times to recreate a directory that other processes remove because it is still empty.
 _ATTEMPTS_MAX: Final = 100
@@ -114,7 +114,7 @@ def open_input(path: str, decompress: bool = True) -> BinaryIO:
     compression = infer_compression(path) if decompress else None
     if compression == "zip":
         return _open_zip(path)
-    opened = fsspec.open(path, "rb", compression=compression)
+    opened = file_systems.open_url(path, "rb", compression=compression)
     file = opened.open()
     return cast(BinaryIO, _Layered(file, opened) if compression else file)
 
@@ -236,7 +236,7 @@ def rename(source: str, target: str) -> None:
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise
-    fs.mv(root, goal)
+    file_systems.rename(fs, root, goal)
 
 
 def remove(paths: Iterable[str]) -> None:
@@ -268,7 +268,7 @@ def remove_empty_directories(directory: str) -> None:
 
 
 def _open_zip(path: str) -> BinaryIO:
-    file = fsspec.open(path, "rb").open()
+    file = file_systems.open_url(path, "rb").open()
     try:
         archive = zipfile.ZipFile(file)
         names = [info.filename for info in archive.infolist() if not info.is_dir()]

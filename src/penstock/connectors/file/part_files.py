@@ -56,10 +56,10 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, cast
 
 import msgspec
-from fsspec.core import url_to_fs
 
 from penstock.base.durable_files import errors_name, get_protocols
 from penstock.base.errors import FormatError, MissingPathError
+from penstock.codecs.file_systems import url_to_fs
 from penstock.connectors.file.filesystem import (
     create_held,
     is_local,

@@ -32,7 +32,6 @@ from contextvars import ContextVar
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import fsspec
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -42,6 +41,7 @@ from penstock.base.errors import FormatError, OperationError, UnsupportedError
 from penstock.base.options import CHECKPOINTING_DIR
 from penstock.codecs.arrow_columns import exact_cast_columns
 from penstock.codecs.column_data import ColumnData
+from penstock.codecs.file_systems import url_to_fs
 from penstock.codecs.pickling import kinds_of_rows
 from penstock.drivers.directories import directory_of_this_process
 from penstock.drivers.spark.frames import arrow_schema, to_record_batch
@@ -178,7 +178,7 @@ class _Writer(SinkWriter[Any, StagedFiles]):
     ) -> None:
         self._schema, self._owner, self._by_place = schema, owner, by_place
         self._directory = f"{directory}/{context.job_id}-{context.operator_id}"
-        self._fs, self._path = fsspec.core.url_to_fs(self._directory)
+        self._fs, self._path = url_to_fs(self._directory)
         self._fs.makedirs(self._path, exist_ok=True)
         self._stem = f"part-{context.subtask_index:05d}-{uuid.uuid4().hex}"
         self._batches: list[pa.RecordBatch] = []
@@ -256,13 +256,13 @@ class _Committer(Committer[NumberedCommit]):
     def end_job(self) -> None:
         """See `Committer`: the directory of a job whose output is all applied has no rows any more."""
         if self._directory is not None:
-            fs, path = fsspec.core.url_to_fs(f"{self._directory}/{self._context.job_id}-{self._context.operator_id}")
+            fs, path = url_to_fs(f"{self._directory}/{self._context.job_id}-{self._context.operator_id}")
             if fs.exists(path):
                 fs.rm(path, recursive=True)
 
     def _ask(self, directory: str, number: int, files: list[str]) -> None:
         """Let the driver apply an epoch, and wait."""
-        fs, path = fsspec.core.url_to_fs(directory)
+        fs, path = url_to_fs(directory)
         answer = f"_answer-{uuid.uuid4().hex}"
         request = _Request(directory, number, files, answer)
         self._context.emit_to_client(msgspec.msgpack.encode(request))
@@ -300,7 +300,7 @@ class _Driver:
             if error.__cause__ is not None:
                 _log.warning("%s", "".join(traceback.format_exception(error.__cause__)).rstrip())
         try:
-            fs, path = fsspec.core.url_to_fs(request.directory)
+            fs, path = url_to_fs(request.directory)
             write_named(fs, path, request.answer, text.encode())
         except Exception:  # noqa: BLE001 - the thread has no caller
             _log.exception("%s: a worker waits in vain for the answer about epoch %s", self._owner, request.number)
@@ -312,7 +312,7 @@ class _Driver:
             OperationError: if the function raises, or files are missing; names the epoch.
         """
         with self._lock:
-            fs, path = fsspec.core.url_to_fs(directory)
+            fs, path = url_to_fs(directory)
             if number > int(_read(fs, f"{path}/{_APPLIED}") or 0):
                 self._call(directory, number, files, fs, path)
                 write_named(fs, path, _APPLIED, str(number).encode())

@@ -13,8 +13,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Final
 
-import fsspec
-
 from penstock.base.configuration import Configuration
 from penstock.base.errors import OperationError, PenstockError, UnsupportedError
 from penstock.base.job import JobStatus
@@ -26,6 +24,7 @@ from penstock.base.options import (
     SAVEPOINT_DIR,
     SIGNING_KEY,
 )
+from penstock.codecs.file_systems import url_to_fs
 from penstock.drivers.running_job import JobClient
 from penstock.runtime.checkpoint.restore import check_fit
 from penstock.runtime.graph import JobGraph
@@ -276,7 +275,7 @@ def start_continuous(
 def _check_savepoint(session: TableSession, savepoint: str, write: Write) -> None:
     """Raise `CheckpointError` for a savepoint from which the job could not begin; the job would find out too late."""
     configuration = Configuration.from_dict(session.config.to_map())
-    fs, directory = fsspec.core.url_to_fs(savepoint)
+    fs, directory = url_to_fs(savepoint)
     metadata = load_metadata(fs, directory, parse_signing_key(configuration.read(SIGNING_KEY)))
     check_fit(metadata, session.plan([write]).job_graph, configuration)
 
