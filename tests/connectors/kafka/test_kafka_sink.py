@@ -22,10 +22,10 @@ from penstock.codecs.serialization import SerializationSchema
 from penstock.common import Row, SimpleStringSchema, Types
 from penstock.connectors.kafka.cluster import KafkaCluster as Brokers
 from penstock.connectors.kafka.cluster import client_settings
+from penstock.connectors.kafka.message_producer import DeliveryError
 from penstock.connectors.kafka.producer import (
     FENCED_TIMEOUT_MS,
     ONGOING,
-    DeliveryError,
     TransactionEndedError,
     TransactionLostError,
 )

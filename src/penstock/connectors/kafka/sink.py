@@ -408,13 +408,13 @@ class KafkaSink(Sink[T]):
 
     def _messenger(self) -> Messenger:
         require_library()
-        from penstock.connectors.kafka.producer import MessageProducer
+        from penstock.connectors.kafka.message_producer import MessageProducer
 
         return MessageProducer(self._settings)
 
     def _transaction(self, transactional_id: str) -> Transaction:
         require_library()
-        from penstock.connectors.kafka.producer import TransactionProducer
+        from penstock.connectors.kafka.message_producer import TransactionProducer
 
         return TransactionProducer(self._settings, transactional_id)
 
