@@ -42,12 +42,19 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
     return folder, result
 
 
+def test_packages_of_choice_come_with_what_workers_of_spark_need() -> None:
+    """Pandas belongs to the extra for Spark, and PySpark's mapInArrow refuses to begin without it."""
+    packages = chosen(["click"], [], installed())
+    assert {"click", "pandas", "pyarrow", OWN} <= set(packages)
+    assert set(packages).isdisjoint({"pyspark", "pytest"})
+
+
 def test_the_archives_python_runs_elsewhere(made: tuple[Path, Result]) -> None:
     """Its library and packages are those in the archive; so is Penstock, though here it is installed from source."""
     folder = (made[0] / "unpacked").resolve()
     source = (
         "import click, json, os, ssl, sys, xxhash; from importlib.metadata import version; files = os, click, xxhash; "
-        "print(json.dumps([sys.version, version('penstock'), *(file.__file__ for file in files), *sys.path]))"
+        f"print(json.dumps([sys.version, version('{OWN}'), *(file.__file__ for file in files), *sys.path]))"
     )
     ran = subprocess.run([folder / "bin/python", "-Ic", source], env={}, capture_output=True, text=True, check=True)
     version, penstock_version, *paths = json.loads(ran.stdout)

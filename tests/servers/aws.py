@@ -121,7 +121,7 @@ def _running(
 @contextmanager
 def kinesis_server() -> Iterator[AwsServer]:
     """One that answers. Skips the test where it is not installed."""
-    pytest.importorskip("boto3", reason="the package boto3 is not installed: pip install 'penstock[aws]'")
+    pytest.importorskip("boto3", reason="the package boto3 is not installed: pip install 'penstock-streams[aws]'")
     program, node = cache() / KINESIS / "node_modules/kinesis-local", shutil.which("node")
     if not program.exists() or node is None:
         pytest.skip("kinesis-local is not installed: python -m tests.servers.install, with npm and node")
@@ -141,7 +141,7 @@ def kinesis_server() -> Iterator[AwsServer]:
 @contextmanager
 def queue_server() -> Iterator[AwsServer]:
     """ElasticMQ. Skips the test where it is not installed."""
-    pytest.importorskip("boto3", reason="the package boto3 is not installed: pip install 'penstock[aws]'")
+    pytest.importorskip("boto3", reason="the package boto3 is not installed: pip install 'penstock-streams[aws]'")
     home, port = cache() / ELASTICMQ, free_port()
     if not home.exists():
         pytest.skip("ElasticMQ is not installed: python -m tests.servers.aws")
@@ -161,7 +161,7 @@ def queue_server() -> Iterator[AwsServer]:
 @contextmanager
 def moto_server() -> Iterator[AwsServer]:
     """Moto, as a process of its own. Skips the test where it is not installed."""
-    pytest.importorskip("boto3", reason="the package boto3 is not installed: pip install 'penstock[aws]'")
+    pytest.importorskip("boto3", reason="the package boto3 is not installed: pip install 'penstock-streams[aws]'")
     pytest.importorskip("moto.server", reason="the package moto is not installed: pip install 'moto[server]'")
     port = free_port()
     command = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]

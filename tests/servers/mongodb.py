@@ -156,7 +156,7 @@ class MongoServer:
 @contextmanager
 def mongo_server() -> Iterator[MongoServer]:
     """One that answers. Skips the test where there is no server for the client, or no client."""
-    pymongo = pytest.importorskip("pymongo", reason="pymongo is not installed: pip install 'penstock[mongodb]'")
+    pymongo = pytest.importorskip("pymongo", reason="pymongo is not installed: pip install 'penstock-streams[mongodb]'")
     speaks_old = pymongo.version_tuple < (4, 12)
     name = f"mongo-java-{_JAVA}" if speaks_old else f"ferretdb-{_FERRET}"
     if not (cache() / name).exists():

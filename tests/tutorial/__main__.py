@@ -22,6 +22,8 @@ from tests.tutorial.page import ROOT
 from tests.tutorial.pictures import Photographer
 from tests.tutorial.reader import INSTALL, Reader
 
+from penstock.base.errors import DISTRIBUTION
+
 
 def build_wheel(directory: Path) -> Path:
     """A wheel of this checkout."""
@@ -40,7 +42,7 @@ class Installer:
 
     def __call__(self, line: str) -> None:
         wanted = line.removeprefix(INSTALL).strip("'")
-        subprocess.run([self._pip, "install", wanted.replace("penstock", str(self._wheel))], check=True)
+        subprocess.run([self._pip, "install", wanted.replace(DISTRIBUTION, str(self._wheel))], check=True)
 
 
 @click.command(help=__doc__.splitlines()[0] if __doc__ else None)

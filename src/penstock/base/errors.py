@@ -39,6 +39,15 @@ from typing import Final
 
 RECORD_TEXT_CHARS_MAX = 200
 
+#: The name on package indexes. It differs from that of the package, because `penstock` on the public index is another
+#: project.
+DISTRIBUTION: Final = "penstock-streams"
+
+
+def write_install_command(extra: str) -> str:
+    """Return the command that installs what an extra of this distribution brings, for an error message."""
+    return f'pip install "{DISTRIBUTION}[{extra}]"'
+
 
 class PenstockError(Exception):
     """Base of all errors that Penstock raises on purpose.

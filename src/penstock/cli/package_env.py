@@ -39,7 +39,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
 import penstock
-from penstock.base.errors import OperationError, ResourceError, UnknownNameError, WrongValueError
+from penstock.base.errors import DISTRIBUTION, OperationError, ResourceError, UnknownNameError, WrongValueError
 
 #: The library's folder in the archive; an interpreter finds it relative to its own place in `bin`.
 LIBRARY: Final = f"{sys.platlibdir}/python{sys.version_info[0]}.{sys.version_info[1]}"
@@ -140,9 +140,11 @@ def described() -> str:
     return f"Python {platform.python_version()} for {sysconfig.get_platform()}{needs}"
 
 
-OWN: Final = "penstock"
+OWN: Final = DISTRIBUTION
 #: Spark provides these packages itself, in its own version.
 SPARKS: Final = frozenset({"py4j", "pyspark"})
+#: PySpark's workers need these, although a Penstock without Spark does not.
+WORKERS_NEED: Final = frozenset({"pandas"})
 #: These install packages, which executors never do.
 INSTALLERS: Final = frozenset({"pip", "uv"})
 _NAME: Final = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
@@ -175,7 +177,7 @@ def chosen(only: Iterable[str], exclude: Iterable[str], among: dict[str, Distrib
     """
     kept, dropped = ({_known(name, among) for name in names} for names in (only, exclude))
     _known(OWN, among)
-    names = _closure({*kept, OWN}, among) if kept else set(among)
+    names = _closure({*kept, OWN, *WORKERS_NEED}, among) if kept else set(among)
     names -= dropped | SPARKS | INSTALLERS
     return {name: among[name] for name in sorted(names | {OWN})}
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.base.errors import ConfigurationError
+from penstock.base.errors import ConfigurationError, write_install_command
 from penstock.base.output_tag import OutputTag
 from penstock.base.types import RowKind
 from penstock.codecs.serialization import BadMessage, DeserializationSchema, Deserialized, OnError
@@ -56,7 +56,7 @@ def require(module: str, user: str, library: str, extra: str) -> None:
         importlib.import_module(module)
     except ImportError as error:
         raise ConfigurationError(
-            f'{user} needs the library {library}, here and on every worker: pip install "penstock[{extra}]"'
+            f"{user} needs the library {library}, here and on every worker: {write_install_command(extra)}"
         ) from error
 
 

@@ -37,7 +37,7 @@ from typing import IO, Any, Final, Protocol
 import msgspec
 
 from penstock.base.configuration import Configuration
-from penstock.base.errors import CallTimeoutError, ConfigurationError, OperationError
+from penstock.base.errors import CallTimeoutError, ConfigurationError, OperationError, write_install_command
 from penstock.base.options import (
     HIGH_AVAILABILITY_CLUSTER_ID,
     HIGH_AVAILABILITY_TYPE,
@@ -221,7 +221,7 @@ class ZooKeeperSettings:
             importlib.import_module("kazoo")
         except ImportError:
             raise ConfigurationError(
-                f"{reason}, which needs the package kazoo: install penstock[zookeeper], or kazoo itself"
+                f"{reason}, which needs the package kazoo: {write_install_command('zookeeper')}"
             ) from None
         return cls(
             ",".join(servers),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from penstock.base.errors import ConfigurationError, FormatError, UnsupportedError, shorten
+from penstock.base.errors import ConfigurationError, FormatError, UnsupportedError, shorten, write_install_command
 from penstock.base.types import Row
 from penstock.codecs import serialization
 from penstock.codecs.pickling import make_rows
@@ -25,7 +25,7 @@ def need_protobuf() -> None:
         import google.protobuf  # noqa: F401
     except ImportError as error:
         raise UnsupportedError(
-            'Protocol Buffers need the library protobuf, here and on every worker: pip install "penstock[protobuf]"'
+            f"Protocol Buffers need the library protobuf, here and on every worker: {write_install_command('protobuf')}"
         ) from error
 
 

@@ -29,7 +29,7 @@ from typing import Any, Final, Protocol
 
 from penstock.base import lineage as lineage_options
 from penstock.base.configuration import Configuration
-from penstock.base.errors import ConfigurationError
+from penstock.base.errors import DISTRIBUTION, ConfigurationError
 from penstock.base.lineage import InputField, LineageDataset
 from penstock.base.secrets import hide, hide_json
 from penstock.runtime.graph import JobGraph
@@ -302,6 +302,6 @@ class OpenLineageListener(EventListener):
 
 def _read_version() -> str:
     try:
-        return importlib.metadata.version("penstock")
+        return importlib.metadata.version(DISTRIBUTION)
     except importlib.metadata.PackageNotFoundError:
         return "unknown"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.base.errors import UnsupportedError, WrongValueError
+from penstock.base.errors import UnsupportedError, WrongValueError, write_install_command
 from penstock.codecs.arrow_columns import exact_cast, plain_type
 from penstock.sql.data.arrow import arrow_type, to_column
 from penstock.sql.data.conversion import to_external
@@ -37,7 +37,7 @@ def build_pandas_frame(changes: Iterable[ChangelogRow], schema: RowSchema, zone:
     try:
         import pandas
     except ImportError as error:
-        raise UnsupportedError("to_pandas needs pandas: install it with `pip install pandas`") from error
+        raise UnsupportedError(f"to_pandas needs pandas: {write_install_command('pandas')}") from error
     rows = _kept(changes, schema)
     series = [_series([row[index] for row in rows], column, zone) for index, column in enumerate(schema)]
     frame = pandas.concat(series, axis=1) if series else pandas.DataFrame(index=range(len(rows)))

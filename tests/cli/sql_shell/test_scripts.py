@@ -217,5 +217,5 @@ def test_a_prompt_without_its_package_says_what_to_install(monkeypatch: pytest.M
     from penstock.cli.sql_shell import shell as terminal
 
     monkeypatch.setattr(terminal, "find_spec", lambda name: None)
-    with pytest.raises(NotImplementedError, match=r"pip install 'penstock\[shell\]'"):
+    with pytest.raises(NotImplementedError, match=r'pip install "penstock-streams\[shell\]"'):
         terminal.run_terminal(Shell(environment()), None, None)

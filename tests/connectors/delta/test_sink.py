@@ -332,7 +332,7 @@ def test_mistakes_are_named_when_the_sink_is_built(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"declare the output type .* as Types.ROW_NAMED"):
         DeltaSink.for_row_data(tmp_path).build().for_type(Types.STRING())
     with (
-        pytest.raises(ConfigurationError, match=r'pip install "penstock\[delta\]"'),
+        pytest.raises(ConfigurationError, match=r'pip install "penstock-streams\[delta\]"'),
         mock.patch.dict("sys.modules", {"deltalake": None}),
     ):
         DeltaSink.for_row_data(tmp_path, NUMBERS)

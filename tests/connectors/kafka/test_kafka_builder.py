@@ -80,7 +80,7 @@ def test_what_cannot_be_is_said(make: Any, sentence: str) -> None:
 
 def test_without_the_library_a_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
-    with pytest.raises(ConfigurationError, match=r'pip install "penstock\[kafka\]"'):
+    with pytest.raises(ConfigurationError, match=r'pip install "penstock-streams\[kafka\]"'):
         builder().build()
 
 

@@ -364,5 +364,7 @@ def test_options_that_do_not_fit_are_refused(options: dict[str, str], words: str
 def test_the_client_of_zookeeper_is_named_when_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """E7: it is installed by those who use it."""
     monkeypatch.setitem(sys.modules, "kazoo", None)
-    with pytest.raises(ConfigurationError, match=r"needs the package kazoo: install penstock\[zookeeper\]"):
+    with pytest.raises(
+        ConfigurationError, match=r'needs the package kazoo: pip install "penstock-streams\[zookeeper\]"'
+    ):
         configured()

@@ -97,5 +97,5 @@ def test_a_port_that_is_none_is_refused(port: str) -> None:
 def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "prometheus_client")
     monkeypatch.setattr("penstock.server.reporters.reporter.find_spec", lambda _: None)
-    with pytest.raises(ConfigurationError, match=r"pip install 'penstock\[prometheus\]'"):
+    with pytest.raises(ConfigurationError, match=r'pip install "penstock-streams\[prometheus\]"'):
         PrometheusReporter(parse_reporter("prometheus"), list)

@@ -41,7 +41,7 @@ def as_blob(vector: list[float] | None) -> bytes | None:
 
 
 def open_sqlite(path: Path) -> Any:
-    apsw = pytest.importorskip("apsw", reason="apsw is not installed: pip install 'penstock[sqlite-vec]'")
+    apsw = pytest.importorskip("apsw", reason="apsw is not installed: pip install 'penstock-streams[sqlite-vec]'")
     extension = pytest.importorskip("sqlite_vec", reason="sqlite-vec is not installed")
     connection = apsw.Connection(str(path))
     connection.enable_load_extension(True)
@@ -84,7 +84,7 @@ def create_plain(folder: Path, metric: str, rows: Rows) -> str:
 
 
 def create_collection(folder: Path, metric: str, rows: Rows, vectors: Any = None, size: int = 0) -> str:
-    qdrant = pytest.importorskip("qdrant_client", reason="qdrant-client: pip install 'penstock[qdrant]'")
+    qdrant = pytest.importorskip("qdrant_client", reason="qdrant-client: pip install 'penstock-streams[qdrant]'")
     models = qdrant.models
     client = qdrant.QdrantClient(path=str(folder / "qdrant"))
     distance = {"cosine": "Cosine", "dot": "Dot", "l2": "Euclid"}[metric]
@@ -595,7 +595,7 @@ def test_what_connectors_of_stores_refuse(tmp_path: Path, monkeypatch: pytest.Mo
     for module, name, package in (("apsw", "a", "apsw"), ("qdrant_client", "b", "qdrant-client")):
         monkeypatch.setitem(sys.modules, module, None)
         with pytest.raises(
-            PenstockError, match=rf"needs the package {package}: pip install 'penstock\[(sqlite-vec|qdrant)\]'"
+            PenstockError, match=rf'needs the package {package}: pip install "penstock-streams\[(sqlite-vec|qdrant)\]"'
         ):
             found(t_env, f"SELECT * FROM VECTOR_SEARCH(TABLE {name}, DESCRIPTOR(v), ARRAY[1, 0], 2)")
 

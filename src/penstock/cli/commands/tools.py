@@ -207,6 +207,6 @@ def sim_command(ctx: click.Context) -> None:
 @click.command("version")
 def version_command() -> None:
     """Print the version."""
-    from importlib.metadata import version
+    from penstock import __version__
 
-    click.echo(f"penstock {version('penstock')}")
+    click.echo(f"penstock {__version__}")

@@ -31,7 +31,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
 from penstock.base.configuration import Configuration
-from penstock.base.errors import OperationError
+from penstock.base.errors import OperationError, write_install_command
 from penstock.cli.demo import program
 from penstock.cli.demo import program as plain_python
 from penstock.cli.demo.flights import Flights, prepare
@@ -399,7 +399,7 @@ def _get_ready(
     where = f"on Spark {spark.session.version}, {spark.master}" if spark is not None else "in this process"
     kind = "flights that left New York in 2013" if flights.are_real else "generated flights"
     if not flights.are_real:
-        console.print("(for real flights: pip install 'penstock[demo]')", highlight=False, markup=False)
+        console.print(f"(for real flights: {write_install_command('demo')})", highlight=False, markup=False)
     console.print(
         f"Replaying {flights.count:,} {kind} {where}:\n"
         f"parallelism {options.parallelism}, a checkpoint every second"

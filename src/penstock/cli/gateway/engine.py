@@ -33,7 +33,14 @@ from typing import Any, Final
 from penstock.base import gateway_options as known
 from penstock.base import options as rest
 from penstock.base.configuration import Configuration
-from penstock.base.errors import ConfigurationError, JobExecutionError, OperationError, PenstockError, UnsupportedError
+from penstock.base.errors import (
+    ConfigurationError,
+    JobExecutionError,
+    OperationError,
+    PenstockError,
+    UnsupportedError,
+    write_install_command,
+)
 from penstock.base.secrets import hide, remember, shown
 from penstock.cli.gateway.values import RowWriter, columns_json
 from penstock.cli.program.launch import log_file, started_detached
@@ -330,7 +337,7 @@ class TableEngine:
         try:
             from penstock.cli.sql_shell.prompt import SessionNames, candidates
         except ImportError as error:
-            raise UnsupportedError("completion needs prompt-toolkit: pip install 'penstock[shell]'") from error
+            raise UnsupportedError(f"completion needs prompt-toolkit: {write_install_command('shell')}") from error
         return candidates(statement[:position], statement[position:], SessionNames(self._tables)).texts
 
     def deploy(self, script: str | None, uri: str | None, options: Mapping[str, str]) -> str:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from penstock.base.configuration import Configuration
-from penstock.base.errors import PenstockError, ResourceError, UnsupportedError, WrongValueError
+from penstock.base.errors import PenstockError, ResourceError, UnsupportedError, WrongValueError, write_install_command
 from penstock.base.options import RECOVERY_PATH
 from penstock.cli.sql_shell import display
 from penstock.cli.sql_shell.statements import Statement, error_text, reason, split
@@ -555,7 +555,8 @@ def run_terminal(shell: Shell, session: str | None, history: Path | None) -> int
     """
     if find_spec("prompt_toolkit") is None:
         raise UnsupportedError(
-            "the prompt needs prompt-toolkit: pip install 'penstock[shell]', or run a file with penstock sql -f FILE"
+            f"the prompt needs prompt-toolkit: {write_install_command('shell')}, or run a file with penstock sql -f "
+            "FILE"
         )
     from penstock.cli.sql_shell.prompt import Prompt
 

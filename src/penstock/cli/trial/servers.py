@@ -26,7 +26,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from penstock.base.errors import MissingPathError, OperationError
+from penstock.base.errors import MissingPathError, OperationError, write_install_command
 from penstock.drivers.spark.session import find_java
 
 _IVY_MODULE: Final = """<ivy-module version="2.0">
@@ -103,7 +103,7 @@ def retrieve(arguments: Sequence[str | Path]) -> None:
     spark = find_spec("pyspark")
     jars = [] if spark is None else list((Path(str(spark.origin)).parent / "jars").glob("ivy-*.jar"))
     if not jars:
-        raise MissingPathError("PySpark's Ivy, which fetches jars, is not there: pip install pyspark")
+        raise MissingPathError(f"PySpark's Ivy, which fetches jars, is not there: {write_install_command('spark')}")
     command = [java(), "-jar", str(jars[0]), *map(str, arguments)]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode:

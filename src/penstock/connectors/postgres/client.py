@@ -21,6 +21,7 @@ from penstock.base.errors import (
     OperationError,
     UnknownNameError,
     UnsupportedError,
+    write_install_command,
 )
 from penstock.base.secrets import remember
 from penstock.connectors.postgres.text_columns import to_arrow_type
@@ -77,7 +78,7 @@ def driver() -> Any:
         import psycopg
     except ImportError as error:
         raise ConfigurationError(
-            "connectors of PostgreSQL need the package psycopg: pip install 'penstock[postgres]'"
+            f"connectors of PostgreSQL need the package psycopg: {write_install_command('postgres')}"
         ) from error
     return psycopg
 

@@ -40,12 +40,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.base.configuration import Configuration
-from penstock.base.errors import ConfigurationError, OperationError, PenstockError
-from penstock.base.options import PYTHON_EXECUTABLE
+from penstock.base.errors import ConfigurationError, OperationError, PenstockError, write_install_command
+from penstock.base.options import EXECUTION_TARGET, PYTHON_EXECUTABLE
 from penstock.base.secrets import shown_value
 from penstock.drivers.logs import log_to_stderr_by_default
 from penstock.drivers.spark.handle import SHARED_VARIABLE, SparkHandle, short_reason
@@ -70,6 +71,30 @@ _VERSION = re.compile(r'version\s*=?\s*"(?:1\.)?(\d+)', re.IGNORECASE)
 
 class JavaNotFoundError(PenstockError, RuntimeError):
     """This machine has no Java that Spark can run on."""
+
+
+def require_pyspark(settings: Mapping[str, str]) -> None:
+    """Check that PySpark is installed.
+
+    Args:
+        settings: the job's settings.
+
+    Raises:
+        ConfigurationError: if not. The message says how a program runs without it, and how to get it.
+    """
+    if find_spec("pyspark") is not None:
+        return
+    if settings.get(EXECUTION_TARGET.key()) == "local":
+        reason, remedy = (
+            "tables in batch mode and Spark's connectors run on Spark on every target",
+            "use streaming mode",
+        )
+    else:
+        reason, remedy = "a program runs on Spark unless it names a target", "set execution.target: local"
+    raise ConfigurationError(
+        f"{reason}, and PySpark is not installed: {remedy}, which needs no Spark, or install it: "
+        f"{write_install_command('spark')}"
+    )
 
 
 def find_java(environ: Mapping[str, str], patterns: Sequence[str] = INSTALL_PATTERNS, needed_by: str = SPARK) -> Path:
@@ -273,8 +298,10 @@ def obtain_spark(settings: Mapping[str, str], slots: int) -> SparkHandle:
         slots: how many Spark tasks the job runs at once.
 
     Raises:
+        ConfigurationError: if PySpark is not installed.
         PenstockError: if Spark cannot be started, with the reason.
     """
+    require_pyspark(settings)
     spark_settings = wanted_settings(settings)
     with _lock:
         try:

@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 
 from penstock.base.config_options import DURATION_MS, MAPPING, ConfigOption, ValueType
 from penstock.base.configuration import Configuration
-from penstock.base.errors import ConfigurationError, UnsupportedError
+from penstock.base.errors import ConfigurationError, UnsupportedError, write_install_command
 from penstock.base.metrics import METRICS_REPORTERS, METRICS_SCOPE_DELIMITER, TRACE_REPORTERS
 from penstock.runtime.checkpoint.statistics import CheckpointRecord
 from penstock.runtime.graph import ExecutionState
@@ -276,7 +276,7 @@ def require(module: str, settings: ReporterSettings, extra: str) -> None:
     if not is_there:
         raise ConfigurationError(
             f"{settings.what}.reporter.{settings.name} needs the library {module.partition('.')[0]}: "
-            f"pip install 'penstock[{extra}]'"
+            f"{write_install_command(extra)}"
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from penstock.base.errors import UnsupportedError
+from penstock.base.errors import UnsupportedError, write_install_command
 from penstock.sql.data.errors import TableRuntimeError
 from penstock.sql.data.types import ArrayType, BitmapType, DataType, IntType, NullType
 from penstock.sql.functions import definition
@@ -23,7 +23,7 @@ def bitmap_class() -> Any:
     try:
         from pyroaring import BitMap
     except ImportError as error:
-        raise UnsupportedError("bitmaps need the package pyroaring: install penstock[sql]") from error
+        raise UnsupportedError(f"bitmaps need the package pyroaring: {write_install_command('sql')}") from error
     return BitMap
 
 

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.config_options import ConfigOption, choice
-from penstock.base.errors import UnsupportedError, WrongValueError
+from penstock.base.errors import UnsupportedError, WrongValueError, write_install_command
 from penstock.runtime.connector import Boundedness
 from penstock.sql.data.arrow import arrow_type
 from penstock.sql.data.errors import ValidationError
@@ -144,7 +144,7 @@ def import_optional(module: str, package: str, extra: str, what: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise UnsupportedError(f"{what} needs the package {package}: pip install 'penstock[{extra}]'") from error
+        raise UnsupportedError(f"{what} needs the package {package}: {write_install_command(extra)}") from error
 
 
 def _import_usearch(title: str) -> Any:

@@ -450,7 +450,7 @@ def check_pandas(function: UserFunction) -> None:
     try:
         import pandas  # noqa: F401 - asked for at once, not at the first row
     except ImportError as error:
-        raise errors.UnsupportedError(f"{function} needs pandas: install it with `pip install pandas`") from error
+        raise errors.UnsupportedError(f"{function} needs pandas: {errors.write_install_command('pandas')}") from error
 
 
 def to_pandas_column(column: pa.Array, data_type: DataType, zone: str) -> Any:
