@@ -315,7 +315,7 @@ def _field_hints(kind: type) -> dict[str, Any]:
     try:
         hints = typing.get_type_hints(kind, include_extras=True)
     except (NameError, TypeError):
-        hints = {name: Any for base in reversed(kind.__mro__) for name in vars(base).get("__annotations__", {})}
+        hints = {name: Any for base in reversed(kind.__mro__) for name in inspect.get_annotations(base)}
     return {name: hint for name, hint in hints.items() if typing.get_origin(hint) is not ClassVar}
 
 
