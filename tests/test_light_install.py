@@ -15,7 +15,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from penstock.base.errors import DISTRIBUTION
+from penstock.base.errors import DISTRIBUTION, ConfigurationError
+from penstock.drivers.spark import session
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -176,6 +177,15 @@ def test_without_pyspark_the_default_target_names_both_remedies(bare: Path) -> N
         "ConfigurationError tables in batch mode and Spark's connectors run on Spark on every target, and PySpark is "
         f"not installed: use streaming mode, which needs no Spark, or install it: {install}"
     )
+
+
+def test_pyspark_without_pandas_is_refused_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine where Spark brings its own PySpark: its workers would fail with an error of their own."""
+    monkeypatch.setattr(session, "find_spec", lambda name: None if name == "pandas" else object())
+    with pytest.raises(
+        ConfigurationError, match=r"pandas, which PySpark needs, is not installed: set execution\.target"
+    ):
+        session.require_pyspark({})
 
 
 def test_the_distribution_has_one_name() -> None:

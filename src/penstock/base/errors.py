@@ -45,7 +45,7 @@ DISTRIBUTION: Final = "penstock-streams"
 
 
 def write_install_command(extra: str) -> str:
-    """Return the command that installs what an extra of this distribution brings, for an error message."""
+    """Return the command that installs an extra of this distribution, for an error message."""
     return f'pip install "{DISTRIBUTION}[{extra}]"'
 
 

@@ -73,8 +73,11 @@ class JavaNotFoundError(PenstockError, RuntimeError):
     """This machine has no Java that Spark can run on."""
 
 
+_NEEDED: Final = (("pyspark", "PySpark"), ("pandas", "pandas, which PySpark needs,"))
+
+
 def require_pyspark(settings: Mapping[str, str]) -> None:
-    """Check that PySpark is installed.
+    """Check that PySpark is installed, and pandas, without which its workers do not begin.
 
     Args:
         settings: the job's settings.
@@ -82,7 +85,8 @@ def require_pyspark(settings: Mapping[str, str]) -> None:
     Raises:
         ConfigurationError: if not. The message says how a program runs without it, and how to get it.
     """
-    if find_spec("pyspark") is not None:
+    missing = next((name for module, name in _NEEDED if find_spec(module) is None), None)
+    if missing is None:
         return
     if settings.get(EXECUTION_TARGET.key()) == "local":
         reason, remedy = (
@@ -92,7 +96,7 @@ def require_pyspark(settings: Mapping[str, str]) -> None:
     else:
         reason, remedy = "a program runs on Spark unless it names a target", "set execution.target: local"
     raise ConfigurationError(
-        f"{reason}, and PySpark is not installed: {remedy}, which needs no Spark, or install it: "
+        f"{reason}, and {missing} is not installed: {remedy}, which needs no Spark, or install it: "
         f"{write_install_command('spark')}"
     )
 
