@@ -45,7 +45,7 @@ from penstock.drivers.simulation.topology import Stage, Topology
 from penstock.runtime.graph import JobGraph
 
 #: Builds a job and returns the stream to capture, or several by name.
-Program = Callable[[StreamExecutionEnvironment], "DataStream | Mapping[str, DataStream]"]
+Program = Callable[[StreamExecutionEnvironment], "DataStream | Mapping[str, DataStream] | None"]
 #: The records of each captured stream, by its name.
 Output = Mapping[str, list[Any]]
 MODES: Final = ("aligned", "unaligned", "timed")
@@ -56,9 +56,28 @@ ONLY: Final = "output"
 _EVENTS: Final = (
     (re.compile(r"^(worker-\d+) dies$"), r"TaskManager \1 is killed"),
     (re.compile(r"^fault: (.*)$"), r"fault: \1"),
-    (re.compile(r"^(the job master .*|the power is cut|clocks? .*|.* stands still .*)$"), r"\1"),
+    (
+        re.compile(r"^(the job master .*|a client asks: rescale .*|the power is cut|clocks? .*|.* stands still .*)$"),
+        r"\1",
+    ),
     (re.compile(r"^there are (\d+) slots$"), r"the cluster has \1 slots now"),
 )
+
+
+_effects: Final[dict[str, list[Any]]] = {}
+
+
+def effects(name: str) -> list[Any]:
+    """Return what a program's functions have done outside of Penstock, under a name, in the current history.
+
+    It stands for an external system: a sink of the user's own appends to it, and no crash takes that back. `simulate`
+    compares it like the captured streams, so effects that repeat or are lost show.
+
+    >>> effects("mails sent").append("to ann")
+    >>> effects("mails sent")
+    ['to ann']
+    """
+    return _effects.setdefault(name, [])
 
 
 @dataclass(frozen=True)
@@ -130,7 +149,7 @@ class _ProgramTopology(Topology):
         streams = self.program(environment)
         if isinstance(streams, DataStream):
             streams = {ONLY: streams}
-        if not isinstance(streams, Mapping) or not streams:
+        if not streams:
             raise ConfigurationError(
                 f"the program returned {type(streams).__name__}: let it return the stream to capture, or a dictionary "
                 "of streams by name, and leave out its own execute()"
@@ -167,6 +186,7 @@ def simulate(
     faults: Faults | None = None,
     invariant: Callable[[Output], object] | None = None,
     parallelism: int = 2,
+    uses_rocksdb: bool = False,
 ) -> SimulationResult:
     """Run a program under histories of faults, and check its output, in any order, against a run without faults.
 
@@ -178,6 +198,7 @@ def simulate(
         faults: the kinds of faults; None for all.
         invariant: called with the output of each history; a result of False, or an AssertionError, is a failure.
         parallelism: the default parallelism of the job.
+        uses_rocksdb: whether most histories keep their keyed state in RocksDB, which is slower, and not on the heap.
 
     Raises:
         SimulationFailure: if a history fails, or the program is not deterministic.
@@ -189,7 +210,7 @@ def simulate(
     """
     first = secrets.randbelow(2**31) if seed is None else seed
     kinds = faults or Faults()
-    scenario = fault_free(_draw(first, program, kinds, parallelism))
+    scenario = fault_free(_draw(first, program, kinds, parallelism, uses_rocksdb))
     expected = _run(first, scenario)
     again = _run(first, scenario)
     difference = _difference(expected.output, again.output)
@@ -200,7 +221,7 @@ def simulate(
         raise SimulationFailure(first, _tell(first, [], f"{what}: {reason}"))
     seen = Counter[str]()
     for number in range(first, first + histories):
-        scenario = _draw(number, program, kinds, parallelism)
+        scenario = _draw(number, program, kinds, parallelism, uses_rocksdb)
         run = _run(number, scenario)
         seen += run.faults
         if _judge(run, expected, invariant) is not None:
@@ -212,14 +233,14 @@ def simulate(
     return SimulationResult(first, histories, expected.output, seen)
 
 
-def _draw(seed: int, program: Program, kinds: Faults, parallelism: int) -> Scenario:
+def _draw(seed: int, program: Program, kinds: Faults, parallelism: int, uses_rocksdb: bool) -> Scenario:
     """Draw the scenario of a seed, with the program in the place of a drawn job."""
     chance = random.Random(f"simulate {seed}")
     scenario = draw_scenario(chance, f"simulate-{seed}", chance.choice(MODES))
     stages = [Stage("sink", parallelism, (), uid="program")]
     topology = _ProgramTopology(f"simulate-{seed}", 0, stages, may_rescale=kinds.rescales, program=program)
     rates = kinds.restrict(replace(scenario.rates, user_errors_max=0))
-    changes = Changes(0.0, 0.0, 0.0, 0.0, False, 0.0)
+    changes = Changes(uses_rocksdb=uses_rocksdb)
     elasticity = scenario.elasticity if kinds.rescales else Elasticity()
     scenario = replace(fault_free(scenario), topology=topology, rates=rates, wishes=Wishes(), changes=changes)
     return replace(scenario, elasticity=elasticity)
@@ -230,10 +251,12 @@ def _run(seed: int, scenario: Scenario, is_traced: bool = False) -> _Run:
     configuration = Configuration()
     configuration.add_all(scenario.configuration)
     scenario = replace(scenario, configuration=configuration)
+    _effects.clear()
     around = Surroundings.made(seed, world, scenario, random.Random(world), is_traced)
     history = _ProgramSimulation(seed, around=around).run()
     output = {name: list(records) for name, records in around.outside.committed.items()}
-    return _Run(output, history.violations, history.faults, history.log)
+    output |= {name: list(done) for name, done in _effects.items()}
+    return _Run(output, history.violations, history.faults + history.events, history.log)
 
 
 def _judge(run: _Run, expected: _Run, invariant: Callable[[Output], object] | None) -> str | None:

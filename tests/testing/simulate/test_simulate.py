@@ -7,7 +7,7 @@ import pytest
 from penstock.base.errors import ConfigurationError
 from penstock.datastream import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
-from penstock.testing.simulate import STORY_LINES_MAX, Faults, SimulationFailure, simulate
+from penstock.testing.simulate import STORY_LINES_MAX, Faults, SimulationFailure, effects, simulate
 
 WORDS = [(f"key-{number % 3}", number) for number in range(24)]
 
@@ -115,6 +115,28 @@ class Flush(KeyedProcessFunction):
 
 def test_a_correct_timer_passes():
     assert simulate(lambda env: env.from_collection(WORDS).key_by(lambda w: w[0]).process(Flush()), histories=40)
+
+
+def send(word):
+    effects("mails").append(word)
+    return word
+
+
+def test_a_sink_that_is_not_idempotent_is_found():
+    failure = failure_of(lambda env: env.from_collection(WORDS).map(send))
+    assert "mails: " in str(failure)
+
+
+def test_jobs_are_rescaled_while_they_run():
+    only = Faults(crashes=False, slowness=False, duplicates=False, clock_jumps=False, storage_errors=False)
+    faults = simulate(counting(Count), histories=60, faults=only).faults
+    assert faults["asked: rescale"] + faults["slots changed"] > 0
+    assert not faults["kill"]
+
+
+@pytest.mark.slow
+def test_a_correct_program_passes_with_its_state_in_rocksdb():
+    assert simulate(counting(Count), histories=100, uses_rocksdb=True).histories == 100
 
 
 def test_a_program_without_streams_is_refused():
