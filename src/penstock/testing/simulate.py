@@ -312,6 +312,8 @@ def _tell(seed: int, log: list[str], reason: str) -> list[str]:
         matches = (pattern.sub(words, text) for pattern, words in _EVENTS if pattern.match(text))
         if separator and (event := next(matches, None)) is not None:
             events.append(f"  {line.split()[1]:>6} ms: {event}")
+    if log and not events:
+        events.append("  no fault: only its settings, and the order and the times in which records arrive, differ")
     room = STORY_LINES_MAX - 4
     if len(events) > room:
         events[room:] = [f"  ... and {len(events) - room} more events"]

@@ -1,6 +1,7 @@
 """Programs of users under simulated faults: planted bugs have a short story, and correct programs pass."""
 
 import random
+import time
 
 import pytest
 
@@ -142,3 +143,42 @@ def test_a_correct_program_passes_with_its_state_in_rocksdb():
 def test_a_program_without_streams_is_refused():
     with pytest.raises(ConfigurationError, match="let it return the stream"):
         simulate(lambda env: None, histories=1)
+
+
+class CountTwice(Count):
+    """A count that a processing-time timer emits, although the records alone should determine it."""
+
+    def process_element(self, value, ctx):
+        self.count.update((self.count.value() or 0) + 1)
+        timers = ctx.timer_service()
+        timers.register_processing_time_timer(timers.current_processing_time() + 5)
+
+    def on_timer(self, timestamp, ctx):
+        yield ctx.get_current_key(), self.count.value()
+
+
+def test_a_processing_time_timer_where_event_time_is_meant_is_found():
+    failure_of(counting(CountTwice))
+
+
+def stamp(word):
+    return word, time.time_ns()
+
+
+def test_event_time_from_the_wall_clock_is_reported_as_not_deterministic():
+    failure = failure_of(lambda env: env.from_collection(WORDS).map(stamp))
+    assert "not deterministic" in str(failure)
+
+
+class CountBySubtask(KeyedProcessFunction):
+    """Marks each record with its subtask, which a rescale changes."""
+
+    def open(self, runtime_context):
+        self.subtask = runtime_context.get_index_of_this_subtask()
+
+    def process_element(self, value, ctx):
+        yield value[0], self.subtask
+
+
+def test_results_by_subtask_are_found_without_any_crash():
+    failure_of(counting(CountBySubtask), faults=Faults(crashes=False))
