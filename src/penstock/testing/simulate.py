@@ -218,7 +218,7 @@ def simulate(
     if reason is not None:
         what = "the program is not deterministic: two runs of one seed differ"
         what = "without any fault" if difference is None else what
-        raise SimulationFailure(first, _tell(first, [], f"{what}: {reason}"))
+        raise SimulationFailure(first, _tell(first, [], Counter(), f"{what}: {reason}"))
     seen = Counter[str]()
     for number in range(first, first + histories):
         scenario = _draw(number, program, kinds, parallelism, uses_rocksdb)
@@ -229,7 +229,7 @@ def simulate(
             run = _run(number, scenario, is_traced=True)
             reason = _judge(run, expected, invariant)
             assert reason is not None, "a shrunk history fails, like each that it was shrunk from"
-            raise SimulationFailure(number, _tell(number, run.log, reason))
+            raise SimulationFailure(number, _tell(number, run.log, run.faults, reason))
     return SimulationResult(first, histories, expected.output, seen)
 
 
@@ -256,7 +256,9 @@ def _run(seed: int, scenario: Scenario, is_traced: bool = False) -> _Run:
     history = _ProgramSimulation(seed, around=around).run()
     output = {name: list(records) for name, records in around.outside.committed.items()}
     output |= {name: list(done) for name, done in _effects.items()}
-    return _Run(output, history.violations, history.faults + history.events, history.log)
+    seen = history.faults + history.events
+    seen["job restarted"] += history.restarts
+    return _Run(output, history.violations, +seen, history.log)
 
 
 def _judge(run: _Run, expected: _Run, invariant: Callable[[Output], object] | None) -> str | None:
@@ -304,7 +306,7 @@ def _smaller(rates: FaultRates) -> Iterator[dict[str, Any]]:
             yield {name: 1}
 
 
-def _tell(seed: int, log: list[str], reason: str) -> list[str]:
+def _tell(seed: int, log: list[str], faults: Counter[str], reason: str) -> list[str]:
     """Return the story of a history: its faults in order, the first difference, and how to repeat it."""
     events = list[str]()
     for line in log:
@@ -313,7 +315,9 @@ def _tell(seed: int, log: list[str], reason: str) -> list[str]:
         if separator and (event := next(matches, None)) is not None:
             events.append(f"  {line.split()[1]:>6} ms: {event}")
     if log and not events:
-        events.append("  no fault: only its settings, and the order and the times in which records arrive, differ")
+        kinds = ", ".join(f"{kind} ({count} times)" for kind, count in sorted(faults.items()) if count)
+        why = "no fault: only its settings, and the order and the times in which records arrive, differ"
+        events.append(f"  no crash, but {kinds}" if kinds else f"  {why}")
     room = STORY_LINES_MAX - 4
     if len(events) > room:
         events[room:] = [f"  ... and {len(events) - room} more events"]
