@@ -21,7 +21,8 @@ import pytest
 from penstock.base.types import RowKind
 from penstock.connectors.cdc import events
 from penstock.connectors.cdc.events import Column, TableId, TableSchema
-from penstock.connectors.postgres.cdc.changes import ChangeReader, EventOutput, FollowedTable
+from penstock.connectors.postgres.cdc.changes import ChangeReader, FollowedTable
+from penstock.connectors.postgres.cdc.outputs import EventOutput
 from penstock.connectors.postgres.cdc.position import (
     CdcTable,
     KeyRange,

@@ -171,7 +171,7 @@ CAREFUL = {
 def test_values_of_events_are_those_of_columns(kind: pa.DataType) -> None:
     for texts in ([*TEXTS[kind], None], TEXTS[kind], [None], TEXTS[kind][:1]):
         expected = parse_column(pa.array(texts, pa.string()), kind, "v", NULL).to_pylist()
-        actual = parse_texts([None if text is None else text.encode() for text in texts], kind)
+        actual = parse_texts(texts, kind)
         assert actual is None or list(map(repr, actual)) == list(map(repr, expected))
         assert actual is not None or kind == pa.float32()
 
@@ -179,4 +179,18 @@ def test_values_of_events_are_those_of_columns(kind: pa.DataType) -> None:
 @pytest.mark.parametrize("kind", CAREFUL, ids=str)
 def test_values_that_python_may_lack_are_left_to_columns(kind: pa.DataType) -> None:
     for text in CAREFUL[kind]:
-        assert parse_texts([TEXTS[kind][0].encode(), text.encode()], kind) is None, text
+        assert parse_texts([TEXTS[kind][0], text], kind) is None, text
+
+
+def test_the_position_of_the_server_is_told_if_no_message_follows_it() -> None:
+    """The server sends one after each transaction; only the last is of use."""
+    head = struct.pack(">QQq", 5, 90, 0)
+    told = [b"k" + struct.pack(">QqB", lsn, 0, 0) for lsn in (80, 95)]
+    stream = object.__new__(LogStream)
+    stream._error, stream.server_lsn = None, 0
+    stream._connection = Copying([b"w" + head + b"first", told[0], b"w" + head + b"second"], False)
+    assert stream.receive(10) == ([b"first", b"second"], None)
+    assert stream.server_lsn == 90
+    stream._connection = Copying([b"w" + head + b"third", *told], False)
+    assert stream.receive(10) == ([b"third"], Keepalive(95, False))
+    assert stream.server_lsn == 95

@@ -186,11 +186,11 @@ def parse_column(texts: pa.Array, kind: pa.DataType, name: str, unrepresentable:
     return read_one_by_one(texts, kind, name, unrepresentable, read)
 
 
-def parse_texts(texts: Sequence[bytes | None], kind: pa.DataType) -> list[Any] | None:
+def parse_texts(texts: Sequence[str | None], kind: pa.DataType) -> list[Any] | None:
     """Convert values in the server's text form to Python values, which is faster than by a column of a few rows.
 
     Args:
-        texts: the values, in UTF-8; sessions must be set to UTC and ISO.
+        texts: the values; sessions must be set to UTC and ISO.
         kind: the type that the server's type has here.
 
     Returns:
@@ -210,34 +210,34 @@ def parse_texts(texts: Sequence[bytes | None], kind: pa.DataType) -> list[Any] |
         return None
 
 
-def _parse_decimals(texts: Sequence[bytes]) -> list[Any]:
-    numbers = list(map(decimal.Decimal, map(bytes.decode, texts)))
+def _parse_decimals(texts: Sequence[str]) -> list[Any]:
+    numbers = list(map(decimal.Decimal, texts))
     if not all(map(decimal.Decimal.is_finite, numbers)):
         raise ValueError("NaN and infinity are no DECIMAL")
     return numbers
 
 
-def _parse_moments(texts: Sequence[bytes]) -> list[Any]:
+def _parse_moments(texts: Sequence[str]) -> list[Any]:
     parse = datetime.datetime.fromisoformat
-    return [parse(text[:-3].decode()).replace(tzinfo=_UTC) if text[-3:] == b"+00" else _refuse(text) for text in texts]
+    return [parse(text[:-3]).replace(tzinfo=_UTC) if text[-3:] == "+00" else _refuse(text) for text in texts]
 
 
-def _refuse(text: bytes) -> Any:
+def _refuse(text: str) -> Any:
     raise ValueError(f"{text!r} is not as sessions in UTC have it")
 
 
 #: what `to_pylist` gives moments
 _UTC: Final = pa.scalar(0, pa.timestamp("us", "UTC")).as_py().tzinfo
-_PARSERS: Final[Mapping[pa.DataType, Callable[[Sequence[bytes]], list[Any]]]] = {
-    pa.string(): lambda texts: list(map(bytes.decode, texts)),
-    pa.bool_(): lambda texts: list(map(b"t".__eq__, texts)),
+_PARSERS: Final[Mapping[pa.DataType, Callable[[Sequence[str]], list[Any]]]] = {
+    pa.string(): list,
+    pa.bool_(): lambda texts: list(map("t".__eq__, texts)),
     **dict.fromkeys((pa.int16(), pa.int32(), pa.int64()), lambda texts: list(map(int, texts))),
     pa.float64(): lambda texts: list(map(float, texts)),
-    pa.date32(): lambda texts: list(map(datetime.date.fromisoformat, map(bytes.decode, texts))),
-    pa.time64("us"): lambda texts: list(map(datetime.time.fromisoformat, map(bytes.decode, texts))),
-    pa.timestamp("us"): lambda texts: list(map(datetime.datetime.fromisoformat, map(bytes.decode, texts))),
+    pa.date32(): lambda texts: list(map(datetime.date.fromisoformat, texts)),
+    pa.time64("us"): lambda texts: list(map(datetime.time.fromisoformat, texts)),
+    pa.timestamp("us"): lambda texts: list(map(datetime.datetime.fromisoformat, texts)),
     pa.timestamp("us", "UTC"): _parse_moments,
-    pa.binary(): lambda texts: [bytes.fromhex(text[2:].decode()) for text in texts],
+    pa.binary(): lambda texts: [bytes.fromhex(text[2:]) for text in texts],
 }
 
 

@@ -1,32 +1,35 @@
 """Conversion of log messages into changes of rows, with the log position after each.
 
 `ChangeReader` converts messages of all tables without a connection and without a clock, and skips the changes that the
-rows of the snapshot contain. `RowOutput` collects rows with kinds, as columns; `EventOutput` collects events of rows
-and schemas.
+rows of the snapshot contain; an `Output` collects the others (`penstock.connectors.postgres.cdc.outputs`).
+
+**Many changes at once.** Most changes need no decision: their table has no rows of a snapshot left to compare with.
+`feed` only notes such messages with their transactions, and `MessageBuffer` decodes them together. Where a row needs a
+decision (another key, a large value that is not there, a table that the reader does not know yet), or where there are
+few of them, each message is decoded by itself.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
-import pyarrow as pa
+import numpy as np
 
 from penstock.base.errors import OperationError
-from penstock.base.types import RowKind
-from penstock.connectors.cdc import events
-from penstock.connectors.postgres.cdc import replication, schemas
-from penstock.connectors.postgres.cdc.options import ALL, FAIL, UPSERT
+from penstock.connectors.postgres.cdc import replication
 from penstock.connectors.postgres.cdc.position import CdcTable, Key, LogPosition, SeenKeys, TablePosition, TableState
-from penstock.connectors.postgres.text_columns import parse_batch, parse_column, parse_texts
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = 0, 1, 2, 3
-_INSERT, _UPDATE, _DELETE = RowKind.INSERT, RowKind.UPDATE_AFTER, RowKind.DELETE
-_NUMBERS: Final = frozenset({20, 21, 23})
-#: Returns the current schema of a table in the catalog, by its OID; None if the table was dropped.
-Describe: TypeAlias = Callable[[int], schemas.LoggedSchema | None]
+#: Rows of a table that are decoded together: fewer cost more than each by itself, and more bytes are copied for little.
+TOGETHER_MIN: Final = 24
+TOGETHER_MAX_BYTES: Final = 1 << 26
+_UPDATE_KIND, _DELETE_KIND, _INSERT_KIND = b"UDI"
+_OLD_KEY, _OLD_ROW, _NEW_ROW = b"KON"
+#: more changes than any transaction has
+_ALL: Final = 1 << 62
 
 
 @dataclass(slots=True)
@@ -76,8 +79,29 @@ class FollowedTable:
         self.seen = None if position is None else SeenKeys(position)
 
 
+class DecodedRows(NamedTuple):
+    """The rows of some changes of a table, decoded together: an update with its previous row has two.
+
+    Attributes:
+        buffer: has the values.
+        columns: where the values of each of the source's columns are.
+        kinds: the kind of change of each row, an item of `INSERT`, `UPDATE_BEFORE`, `UPDATE_AFTER` and `DELETE`.
+        messages: the number of the message that each row is from.
+    """
+
+    buffer: replication.MessageBuffer
+    columns: list[replication.ValueRanges]
+    kinds: Any
+    messages: Any
+
+
 class Output(ABC):
     """Collects the changes that the rows of the snapshot do not contain."""
+
+    #: whether updates need their previous row, and deletions all of it
+    needs_old_rows = False
+    #: whether the rows of a table may be collected again, after an event that says that it has lost them
+    may_read_rows_again = False
 
     @property
     @abstractmethod
@@ -109,11 +133,39 @@ class Output(ABC):
         """Collect a deletion."""
 
     @abstractmethod
+    def add_together(
+        self, changes: Sequence[tuple[FollowedTable, DecodedRows, Sequence[int]]], times_us: Sequence[int]
+    ) -> None:
+        """Collect changes that were decoded together.
+
+        Args:
+            changes: the rows of each table, and which of all changes its messages are.
+            times_us: the commit time of each change.
+        """
+
+    @abstractmethod
     def truncate(self, followed: FollowedTable, begin: replication.Begin) -> None:
         """Collect that a table has lost all rows."""
 
     def check_delete(self, followed: FollowedTable, has_key_alone: bool) -> None:  # noqa: B027 - most need no check
         """Raise an error if a deletion needs more than the key."""
+
+
+class _Noted:
+    """Changes that need no decision, with their transactions, until they are decoded together."""
+
+    __slots__ = ("begins", "messages", "tables")
+
+    def __init__(self) -> None:
+        self.messages: list[bytes] = []
+        self.begins: list[tuple[int, int, int]] = []
+        #: by the bytes of their OIDs
+        self.tables: dict[bytes, FollowedTable] = {}
+
+    def clear(self) -> None:
+        self.messages.clear()
+        self.begins.clear()
+        self.tables.clear()
 
 
 class ChangeReader:
@@ -134,7 +186,8 @@ class ChangeReader:
         self._lsn, self._commit_lsn, self._read = position.lsn, position.commit_lsn, position.changes
         self.output = output
         self.passed = set(passed)
-        self._begin: replication.Begin | None = None
+        #: the transaction, as its message has it, and how many of its changes were counted
+        self._transaction: tuple[int, int, int] | None = None
         self._changes = 0
         self._skips = 0
         self._end_lsn = 0
@@ -144,6 +197,10 @@ class ChangeReader:
     def position(self) -> LogPosition:
         """The log position after what was read."""
         return LogPosition(self._lsn, self._commit_lsn, self._read)
+
+    @property
+    def _begin(self) -> replication.Begin | None:
+        return None if self._transaction is None else replication.to_begin(self._transaction)
 
     def note_rows(self) -> None:
         """Record that rows have been read: forget them only after the last of their snapshots."""
@@ -156,13 +213,13 @@ class ChangeReader:
 
     def rewind(self) -> None:
         """Prepare for a new connection: the server resends the transaction that was not read completely."""
-        self._begin = None
+        self._transaction = None
         for followed in self.tables.values():
             followed.relation = followed.columns = None
 
     def sent(self, lsn: int) -> None:
         """Note that the server has sent everything before this position."""
-        if self._begin is None and not self._commit_lsn and lsn > self._lsn:
+        if self._transaction is None and not self._commit_lsn and lsn > self._lsn:
             self._reach(lsn)
 
     def _reach(self, lsn: int) -> None:
@@ -175,40 +232,102 @@ class ChangeReader:
             self.note_rows()
 
     def feed(self, *messages: bytes) -> None:
-        """Process messages: collect their changes and advance the position past them."""
-        tables, output = self.tables, self.output
+        """Process messages: collect their changes and advance the position past them.
+
+        If an error is raised, the position is that after the last collected change.
+        """
+        noted = _Noted()
+        tables, note, note_begin = noted.tables, noted.messages.append, noted.begins.append
+        begin, changes, skips = self._transaction, self._changes, self._skips
         for data in messages:
             kind = data[0]
             if kind in replication.ROWS:
-                followed = tables.get(replication.unpack_oid(data)[0])
-                if followed is None or not self._is_due(followed):
-                    continue
-                if kind == replication.INSERT and followed.seen is None and followed.columns is not None:
-                    assert self._begin is not None
-                    output.insert(followed, self._begin, replication.decode_row(data, 6)[0])  # as most changes
-                else:
-                    self._change(followed, data)
+                oid = data[1:5]
+                if oid not in tables:
+                    followed = self.tables.get(int.from_bytes(oid))
+                    if followed is None:
+                        continue
+                    if followed.seen is not None or followed.columns is None:
+                        self._transaction, self._changes, self._skips = begin, changes, skips
+                        self._collect(noted)
+                        self._decide(followed, data)
+                        changes = self._changes
+                        continue
+                    tables[oid] = followed
+                changes += 1
+                if changes > skips:
+                    assert begin is not None
+                    note(data)
+                    note_begin(begin)
             elif kind == replication.BEGIN:
-                self._begin, self._changes = replication.decode_begin(data), 0
-                self._skips = self._read if self._begin.commit_lsn == self._commit_lsn else 0
+                begin, changes, skips = replication.unpack_begin(data), 0, 0
+                if begin[0] < self._lsn:
+                    skips = _ALL
+                elif begin[0] == self._commit_lsn:
+                    skips = self._read
+            elif kind == replication.COMMIT:
+                begin, (_, end_lsn, _) = None, replication.unpack_commit(data)
+                if end_lsn > self._lsn:
+                    self._reach(end_lsn)
             else:
-                self._feed_other(data)
+                self._transaction, self._changes, self._skips = begin, changes, skips
+                self._feed_other(data, noted)
+                changes = self._changes
+        self._transaction, self._changes, self._skips = begin, changes, skips
+        self._collect(noted)
 
-    def _feed_other(self, data: bytes) -> None:
+    def _feed_other(self, data: bytes, noted: _Noted) -> None:
         message = replication.decode(data)
-        if isinstance(message, replication.Commit):
-            self._begin = None
-            if message.end_lsn > self._lsn:
-                self._reach(message.end_lsn)
-        elif isinstance(message, replication.Truncate):
+        if isinstance(message, replication.Truncate):
+            self._collect(noted)
             for oid in message.oids:
                 followed = self.tables.get(oid)
                 if followed is not None and self._is_due(followed):
                     self._truncate(followed)
+                    self._advance()
         elif isinstance(message, replication.Relation):
             followed = self.tables.get(message.oid)
             if followed is not None:
+                self._collect(noted)
                 followed.relation, followed.columns = message, None
+
+    def _collect(self, noted: _Noted) -> None:
+        """Collect the changes that need no decision, and forget them."""
+        if not noted.messages:
+            return
+        if not self._collect_together(noted):
+            for data, raw in zip(noted.messages, noted.begins, strict=True):
+                self._change(noted.tables[data[1:5]], replication.to_begin(raw), data)
+        if noted.begins[-1] is self._transaction:
+            self._advance()
+        noted.clear()
+
+    def _collect_together(self, noted: _Noted) -> bool:
+        """Decode changes together, and collect them; return whether they can be."""
+        messages, tables = noted.messages, noted.tables
+        if len(messages) < TOGETHER_MIN * len(tables) or sum(map(len, messages)) > TOGETHER_MAX_BYTES:
+            return False
+        together: list[tuple[FollowedTable, DecodedRows, Sequence[int]]] = []
+        for oid, followed in tables.items():
+            numbers: Sequence[int] = range(len(messages))
+            if len(tables) > 1:
+                numbers = [number for number in numbers if messages[number][1:5] == oid]
+            if numbers:
+                chosen = messages if len(tables) == 1 else [messages[number] for number in numbers]
+                decoded = decode_together(followed, chosen, self.output.needs_old_rows)
+                if decoded is None:
+                    return False
+                together.append((followed, decoded, numbers))
+        self.output.add_together(together, [committed + replication.EPOCH_US for _, committed, _ in noted.begins])
+        return True
+
+    def _decide(self, followed: FollowedTable, data: bytes) -> None:
+        """Collect a change unless the rows of the snapshot contain it, or it comes before the position."""
+        if self._is_due(followed):
+            begin = self._begin
+            assert begin is not None
+            self._change(followed, begin, data)
+            self._advance()
 
     def _is_due(self, followed: FollowedTable) -> bool:
         """Count a change, and return whether it comes after the position."""
@@ -219,14 +338,14 @@ class ChangeReader:
         if begin.commit_lsn < self._lsn:
             return False
         self._changes += 1
-        if self._changes <= self._skips:
-            return False
-        self._commit_lsn, self._read = begin.commit_lsn, self._changes
-        return True
+        return self._changes > self._skips
 
-    def _change(self, followed: FollowedTable, data: bytes) -> None:
-        begin = self._begin
-        assert begin is not None
+    def _advance(self) -> None:
+        """Move the position past the changes of this transaction that were counted."""
+        if self._transaction is not None:
+            self._commit_lsn, self._read = self._transaction[0], self._changes
+
+    def _change(self, followed: FollowedTable, begin: replication.Begin, data: bytes) -> None:
         columns = followed.columns
         if columns is None:
             columns = self.output.locate(followed, begin)
@@ -290,7 +409,7 @@ class ChangeReader:
 
     def _forget_rows(self, followed: FollowedTable, begin: replication.Begin) -> None:
         """Read rows again that came after a TRUNCATE which other rows are older than."""
-        if not isinstance(self.output, EventOutput):
+        if not self.output.may_read_rows_again:
             raise OperationError(
                 f"table {followed.path} was truncated while its rows were read: begin without the state of the job"
             )
@@ -298,6 +417,79 @@ class ChangeReader:
         followed.move(followed.state.position.forget(begin.xid))
         self.passed.add(begin.xid)
         self.note_rows()
+
+
+def decode_together(followed: FollowedTable, messages: Sequence[bytes], needs_old: bool) -> DecodedRows | None:
+    """Decode changes of a table together.
+
+    Args:
+        followed: the table; its columns are located, and no rows of a snapshot are left to compare with.
+        messages: the messages, of the kinds of `replication.ROWS`.
+        needs_old: see `Output.needs_old_rows`.
+
+    Returns:
+        the rows; None if a change needs a decision, or raises an error: it is then decoded by itself.
+    """
+    columns = followed.columns
+    assert columns is not None
+    buffer, width = replication.MessageBuffer(messages), len(columns.key_alone)
+    answer = buffer.find_values(buffer.firsts, width)
+    if answer is None or not columns.places:
+        return None
+    first, ends = answer
+    is_update, has_key_alone = buffer.kinds == _UPDATE_KIND, buffer.marks == _OLD_KEY
+    has_old = is_update & (buffer.marks != _NEW_ROW)
+    if (has_old & has_key_alone).any() or (needs_old and (has_key_alone.any() or (is_update & ~has_old).any())):
+        return None
+    updates = np.flatnonzero(has_old)
+    second = first
+    if len(updates):
+        answer = buffer.find_values(ends[updates] + 1, width)
+        if answer is None:
+            return None
+        second, ends[updates] = answer
+        if not all(_are_same(buffer, first, second, updates, index) for index, _ in columns.key):
+            return None
+    if (ends != buffer.ends).any():
+        return None
+    before = np.arange(len(messages)) + np.cumsum(has_old) - has_old
+    after = before[updates] + 1
+    ranges = []
+    for place in columns.places:
+        starts, lengths = first.starts[place], first.lengths[place]
+        if has_key_alone.any() and not columns.key_alone[place]:
+            lengths = np.where(has_key_alone, replication.NULL, lengths)
+        merged = np.empty((2, len(messages) + len(updates)), np.int64)
+        merged[:, before] = starts, lengths
+        if len(updates):
+            is_unsent = second.lengths[place] == replication.UNSENT
+            merged[0, after] = np.where(is_unsent, starts[updates], second.starts[place])
+            merged[1, after] = np.where(is_unsent, lengths[updates], second.lengths[place])
+        if (merged[1] == replication.UNSENT).any():
+            return None
+        ranges.append(replication.ValueRanges(merged[0], merged[1]))
+    kinds = np.full(len(messages) + len(updates), UPDATE_AFTER, np.uint8)
+    kinds[before] = np.select(
+        [buffer.kinds == _INSERT_KIND, buffer.kinds == _DELETE_KIND, has_old],
+        [INSERT, DELETE, UPDATE_BEFORE],
+        UPDATE_AFTER,
+    )
+    return DecodedRows(buffer, ranges, kinds, np.repeat(np.arange(len(messages)), 1 + has_old))
+
+
+def _are_same(
+    buffer: replication.MessageBuffer,
+    first: replication.ValueRanges,
+    second: replication.ValueRanges,
+    updates: Any,
+    index: int,
+) -> bool:
+    """Return whether the rows before and after some updates have the same text in a column, and not NULL."""
+    old = replication.ValueRanges(first.starts[index][updates], first.lengths[index][updates])
+    new = replication.ValueRanges(second.starts[index], second.lengths[index])
+    if (new.lengths < 0).any() or (old.lengths != new.lengths).any():
+        return False
+    return bool(buffer.read_column(old).equals(buffer.read_column(new)))
 
 
 def _key(columns: Columns, values: replication.Values) -> Key:
@@ -334,325 +526,3 @@ def _completed(followed: FollowedTable, columns: Columns, message: replication.U
             "change, which stays without it, leave out the column, or begin without the state of the job"
         )
     return [was if value is replication.UNCHANGED else value for value, was in zip(new, old, strict=True)]
-
-
-def _check_identity(followed: FollowedTable, relation: replication.Relation) -> None:
-    if relation.identity == "n":
-        raise OperationError(
-            f"table {followed.path} has REPLICA IDENTITY NOTHING, so the log does not say which rows change: "
-            f"execute ALTER TABLE {followed.path} REPLICA IDENTITY DEFAULT"
-        )
-
-
-class Gathered(NamedTuple):
-    """Collected changes: the values of each row as text, the kind of each change, its transaction, its table."""
-
-    rows: tuple[replication.Values, ...]
-    kinds: bytes
-    begins: tuple[replication.Begin, ...]
-    tables: tuple[events.TableId, ...]
-
-
-class RowOutput(Output):
-    """Collects rows with kinds, all with the same columns.
-
-    Args:
-        mode: `all` for updates with the previous row, which needs REPLICA IDENTITY FULL; `upsert` for rows by key.
-        truncates: `fail` or `skip`: how to handle a TRUNCATE of a table.
-        count: increments a counter.
-    """
-
-    def __init__(self, mode: str, truncates: str, count: Callable[[str, int], None]) -> None:
-        self._mode = mode
-        self._truncates = truncates
-        self._count = count
-        self._table: CdcTable | None = None
-        self._changes: list[tuple[replication.Values, int, replication.Begin, events.TableId]] = []
-
-    @property
-    def size(self) -> int:
-        """See `Output`."""
-        return len(self._changes)
-
-    def locate(self, followed: FollowedTable, begin: replication.Begin) -> Columns:
-        """Locate the columns in the relation. Raises if a column is missing, or if rows cannot be identified."""
-        relation, table = followed.relation, followed.table
-        assert relation is not None
-        names = [column.name for column in relation.columns]
-        absent = [name for name in table.names if name not in names]
-        if absent:
-            raise OperationError(
-                f"table {table.path} has lost column {', '.join(absent)}, or it has another name: it has "
-                f"{', '.join(names)}. Read other columns, without the state of the job"
-            )
-        key: list[tuple[int, Callable[[str], int | str]]] = []
-        for key_column in table.key:
-            name = key_column.name[1:-1].replace('""', '"')
-            if name not in names:
-                raise OperationError(f"table {table.path} has lost column {name!r} of its primary key")
-            key.append((names.index(name), key_column.value))
-        if self._mode == UPSERT:
-            _check_identity(followed, relation)
-        indices = [names.index(name) for name in table.names]
-        return Columns(indices, key, [column.is_key for column in relation.columns])
-
-    def insert(self, followed: FollowedTable, begin: replication.Begin, new: replication.Values) -> None:
-        """See `Output`."""
-        self._add(followed, begin, INSERT, new)
-
-    def update(
-        self,
-        followed: FollowedTable,
-        begin: replication.Begin,
-        old: replication.Values | None,
-        new: replication.Values,
-    ) -> None:
-        """See `Output`."""
-        if self._mode == ALL:
-            if old is None:
-                raise _has_no_old_rows(followed)
-            self._add(followed, begin, UPDATE_BEFORE, old)
-        self._add(followed, begin, UPDATE_AFTER, new)
-
-    def delete(
-        self, followed: FollowedTable, begin: replication.Begin, old: replication.Values, has_key_alone: bool
-    ) -> None:
-        """See `Output`."""
-        self._add(followed, begin, DELETE, old)
-
-    def check_delete(self, followed: FollowedTable, has_key_alone: bool) -> None:
-        """Raise if the server did not send the previous row."""
-        if self._mode == ALL and has_key_alone:
-            raise _has_no_old_rows(followed)
-
-    def truncate(self, followed: FollowedTable, begin: replication.Begin) -> None:
-        """See `Output`. Raises, or counts it."""
-        if self._truncates == FAIL:
-            raise OperationError(
-                f"table {followed.path} was truncated at {replication.lsn_text(begin.commit_lsn)}, and the log "
-                "does not say "
-                "which rows it had: begin without the state of the job, or set the mode of truncates to 'skip' to keep "
-                "them"
-            )
-        self._count("truncatesSkipped", 1)
-
-    def _add(self, followed: FollowedTable, begin: replication.Begin, kind: int, values: replication.Values) -> None:
-        columns = followed.columns
-        assert columns is not None
-        self._changes.append((values if columns.is_whole else columns.select(values), kind, begin, followed.state.id))
-        self._table = followed.table
-
-    def take(self) -> tuple[pa.RecordBatch, Gathered] | None:
-        """Return the collected rows as columns, with their metadata; None without changes."""
-        changes, table = self._changes, self._table
-        if not changes:
-            return None
-        assert table is not None
-        self._changes = []
-        rows, kinds, begins, tables = zip(*changes, strict=True)
-        gathered = Gathered(rows, bytes(kinds), begins, tables)
-        return _parse(gathered.rows, table.types, table.names, table.unrepresentable), gathered
-
-
-def _has_no_old_rows(followed: FollowedTable) -> OperationError:
-    return OperationError(
-        f"the log does not have rows of {followed.path} as they were before they changed: execute "
-        f"ALTER TABLE {followed.path} REPLICA IDENTITY FULL, or read it with changelog mode 'upsert'. "
-        "Changes before that stay without; where they are of no use, begin without the state of the job"
-    )
-
-
-def _parse(
-    rows: Sequence[Sequence[replication.Value]], types: Sequence[pa.DataType], names: Sequence[str], mode: str
-) -> pa.RecordBatch:
-    columns: list[Any] = list(zip(*rows, strict=True))
-    texts = [pa.array(column, pa.binary()).cast(pa.string()) for column in columns]
-    return parse_batch(texts, types, names, mode)
-
-
-def parse_rows(
-    rows: Sequence[Sequence[replication.Value]], types: Sequence[pa.DataType], names: Sequence[str], mode: str
-) -> list[tuple[Any, ...]]:
-    """Return rows of texts as tuples of Python values, the same as those of columns (`to_values`)."""
-    columns: list[Iterable[Any]] = []
-    for texts, kind, name in zip(zip(*rows, strict=True), types, names, strict=True):
-        values = parse_texts(texts, kind)
-        if values is None:  # a type, or a value, that needs more care
-            array = pa.array(texts, pa.binary()).cast(pa.string())
-            values = parse_column(array, kind, name, mode).to_pylist()
-        columns.append(values)
-    return list(zip(*columns, strict=True))
-
-
-def to_values(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
-    """Return the rows of a batch as tuples of Python values."""
-    return list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
-
-
-@dataclass(slots=True)
-class _Version:
-    """The rows of a table that have the same columns."""
-
-    schema: events.TableSchema
-    rows: list[list[replication.Value]] = field(default_factory=list)
-    values: list[tuple[Any, ...]] = field(default_factory=list)
-
-
-class _Change(NamedTuple):
-    """An event of a row whose values are still text: the places of its rows in its version."""
-
-    table_id: events.TableId
-    version: _Version
-    kind: RowKind
-    before: int | None
-    after: int | None
-    meta: Mapping[str, Any]
-
-
-class EventOutput(Output):
-    """Collects events of rows and of schemas, in the order of the log.
-
-    Args:
-        unrepresentable: how to read values that a type cannot hold, see `text_columns`.
-        describe: returns the schema that the catalog has of a table now.
-        name_type: returns the name of a type by its OID.
-    """
-
-    def __init__(self, unrepresentable: str, describe: Describe, name_type: Callable[[int], str]) -> None:
-        self._unrepresentable = unrepresentable
-        self._describe = describe
-        self._name_type = name_type
-        self._entries: list[events.Event | _Change] = []
-        self._versions: dict[int, _Version] = {}
-        self._begin: replication.Begin | None = None
-        self._meta: Mapping[str, Any] = {}
-
-    @property
-    def size(self) -> int:
-        """See `Output`."""
-        return len(self._entries)
-
-    def locate(self, followed: FollowedTable, begin: replication.Begin) -> Columns | None:
-        """Compare the columns of the log with the schema, and collect the events that lead from one to the other.
-
-        The log may have columns from before the table was described. Such changes are contained in the rows: a change
-        of a schema waits for the transactions that change rows, and the rows were read after it.
-        """
-        relation, logged = followed.relation, followed.state.logged
-        assert relation is not None
-        _check_identity(followed, relation)
-        told = schemas.read_relation(relation, logged, self._name_type)
-        if logged is None:
-            catalog = self._describe(relation.oid)
-            schema = told.schema
-            if catalog is not None:
-                kept = tuple(name for name in catalog.schema.primary_key if name in schema.names)
-                schema = replace(schema, primary_key=kept)
-            self._adopt(followed, replace(told, schema=schema))
-            self._entries.append(events.CreateTableEvent(followed.state.id, schema))
-        elif not told.is_like(logged):
-            if followed.seen is not None and begin.commit_lsn <= logged.lsn:
-                return None
-            catalog = self._describe(relation.oid)
-            self._follow(followed, catalog if catalog is not None and catalog.is_like(told) else told, logged.lsn)
-        logged = followed.state.logged
-        assert logged is not None
-        names = [column.name for column in relation.columns]
-        attributes = dict(zip(logged.schema.names, logged.attributes, strict=True))
-        key: list[tuple[int, Callable[[str], int | str]]] = [
-            (names.index(name), int if attributes[name].type_oid in _NUMBERS else str)
-            for name in logged.schema.primary_key
-        ]
-        positions = [names.index(name) for name in logged.schema.names]
-        return Columns(positions, key, [column.is_key for column in relation.columns])
-
-    def adopt(self, followed: FollowedTable, catalog: schemas.LoggedSchema) -> None:
-        """Collect the events that lead to the schema of the catalog, which rows have from now on."""
-        self._follow(followed, catalog, catalog.lsn)
-
-    def _follow(self, followed: FollowedTable, following: schemas.LoggedSchema, lsn: int) -> None:
-        logged = followed.state.logged
-        assert logged is not None
-        changes, schema = schemas.find_changes(followed.state.id, logged, following)
-        if followed.seen is not None and len(schema.schema.primary_key) != len(logged.schema.primary_key):
-            raise OperationError(
-                f"table {followed.path} got another primary key while its rows were read: begin without the state of "
-                "the job"
-            )
-        self._entries += changes
-        self._adopt(followed, replace(schema, lsn=lsn))
-
-    def _adopt(self, followed: FollowedTable, logged: schemas.LoggedSchema) -> None:
-        followed.state = replace(followed.state, logged=logged)
-        self._versions.pop(followed.state.oid, None)
-
-    def insert(self, followed: FollowedTable, begin: replication.Begin, new: replication.Values) -> None:
-        """See `Output`."""
-        self._add(followed, begin, _INSERT, None, new)
-
-    def update(
-        self,
-        followed: FollowedTable,
-        begin: replication.Begin,
-        old: replication.Values | None,
-        new: replication.Values,
-    ) -> None:
-        """See `Output`."""
-        self._add(followed, begin, _UPDATE, old, new)
-
-    def delete(
-        self, followed: FollowedTable, begin: replication.Begin, old: replication.Values, has_key_alone: bool
-    ) -> None:
-        """See `Output`."""
-        self._add(followed, begin, _DELETE, old, None)
-
-    def truncate(self, followed: FollowedTable, begin: replication.Begin) -> None:
-        """See `Output`."""
-        self._entries.append(events.TruncateTableEvent(followed.state.id))
-
-    def _add(
-        self,
-        followed: FollowedTable,
-        begin: replication.Begin,
-        kind: RowKind,
-        before: replication.Values | None,
-        after: replication.Values | None,
-    ) -> None:
-        state, columns = followed.state, followed.columns
-        assert columns is not None
-        version = self._versions.get(state.oid)
-        if version is None:
-            assert state.logged is not None
-            version = self._versions[state.oid] = _Version(state.logged.schema)
-        if begin is not self._begin:
-            self._begin, self._meta = begin, {"op_ts": begin.committed_us // 1_000}
-        rows = version.rows
-        first = second = None
-        if before is not None:
-            first = len(rows)
-            rows.append(before if columns.is_whole else columns.select(before))
-        if after is not None:
-            second = len(rows)
-            rows.append(after if columns.is_whole else columns.select(after))
-        self._entries.append(_Change(state.id, version, kind, first, second, self._meta))
-
-    def take(self) -> list[events.Event]:
-        """Return the collected events."""
-        entries, self._entries = self._entries, []
-        self._versions = {}
-        complete: list[events.Event] = []
-        for entry in entries:
-            if not isinstance(entry, _Change):
-                complete.append(entry)
-                continue
-            table_id, version, kind, first, second, meta = entry
-            if version.rows:
-                schema = version.schema
-                types = [column.type for column in schema.columns]
-                version.values = parse_rows(version.rows, types, schema.names, self._unrepresentable)
-                version.rows = []
-            values = version.values
-            before = None if first is None else values[first]
-            after = None if second is None else values[second]
-            complete.append(events.DataChangeEvent(table_id, kind, before, after, meta))
-        return complete

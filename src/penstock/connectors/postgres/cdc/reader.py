@@ -18,7 +18,7 @@ import pyarrow as pa
 from penstock.base.errors import ConfigurationError, OperationError
 from penstock.base.types import RowKind
 from penstock.connectors.cdc import events
-from penstock.connectors.postgres.cdc import changes, schemas, slots
+from penstock.connectors.postgres.cdc import changes, outputs, schemas, slots
 from penstock.connectors.postgres.cdc.options import SNAPSHOT, CdcSettings
 from penstock.connectors.postgres.cdc.options import Output as OutputColumn
 from penstock.connectors.postgres.cdc.position import (
@@ -478,7 +478,7 @@ class CdcReader(SourceReader[Any, Any]):
         enough = max(1, max_records - 1)  # an update may yield two rows
         left, output = max(max_records, MESSAGES_MIN), reader.output
         try:
-            while left > 0 and (room := enough - output.size) > 0:
+            while left > 0 and (room := enough - output.size) > enough // 8:  # the rest would be small batches
                 messages, position = stream.receive(max(1, min(left, room // 2)))
                 self._has_more = bool(messages) or position is not None
                 if not self._has_more:
@@ -600,9 +600,9 @@ class RowReader(CdcReader):
         super().__init__(context, settings)
         self._outputs: tuple[OutputColumn, ...] = ()
         self._first: CdcTable | None = None
-        self._output = changes.RowOutput(settings.mode, settings.truncates, context.count)
+        self._output = outputs.RowOutput(settings.mode, settings.truncates, context.count)
 
-    def make_output(self) -> changes.RowOutput:
+    def make_output(self) -> outputs.RowOutput:
         """See `CdcReader`."""
         return self._output
 
@@ -629,7 +629,7 @@ class RowReader(CdcReader):
         return None if taken is None else self._batch(taken[0], taken[1], None)
 
     def _batch(
-        self, columns: pa.RecordBatch, gathered: changes.Gathered | None, table_id: events.TableId | None
+        self, columns: pa.RecordBatch, gathered: outputs.Gathered | None, table_id: events.TableId | None
     ) -> Batch:
         arrays = []
         for output in self._outputs:
@@ -637,9 +637,7 @@ class RowReader(CdcReader):
                 arrays.append(columns.column(output.column))
             elif output.metadata == "op_ts":
                 times = (
-                    [0] * columns.num_rows
-                    if gathered is None
-                    else [begin.committed_us // 1_000 for begin in gathered.begins]
+                    [0] * columns.num_rows if gathered is None else [time_us // 1_000 for time_us in gathered.times_us]
                 )
                 arrays.append(pa.array(times, pa.int64()).cast(pa.timestamp("ms", "UTC")))
             elif output.metadata == "row_kind":
@@ -669,7 +667,7 @@ class EventReader(CdcReader):
     def __init__(self, context: SourceReaderContext, settings: CdcSettings) -> None:
         super().__init__(context, settings)
         self._types: dict[int, str] = {}
-        self._output = changes.EventOutput(settings.unrepresentable, self._describe_now, self._name_type)
+        self._output = outputs.EventOutput(settings.unrepresentable, self._describe_now, self._name_type)
         self._created: dict[events.TableId, events.TableSchema] = {}
 
     def _describe_now(self, oid: int) -> schemas.LoggedSchema | None:
@@ -684,7 +682,7 @@ class EventReader(CdcReader):
             name = self._types[oid] = "text" if row is None else row[0]
         return name
 
-    def make_output(self) -> changes.EventOutput:
+    def make_output(self) -> outputs.EventOutput:
         """See `CdcReader`."""
         return self._output
 
@@ -720,7 +718,7 @@ class EventReader(CdcReader):
 
     def emit_rows(self, state: TableState, table: CdcTable, columns: pa.RecordBatch) -> Batch:
         """See `CdcReader`."""
-        rows = changes.to_values(columns)
+        rows = outputs.to_values(columns)
         return Batch([events.DataChangeEvent(state.id, RowKind.INSERT, None, row, _NO_TIME) for row in rows])
 
     def emit_changes(self) -> Batch | None:
