@@ -21,6 +21,7 @@ The client library is paho-mqtt.
 from __future__ import annotations
 
 import importlib
+import struct
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -57,6 +58,11 @@ _FAILURE: Final = 128
 #: reason codes that pass: server unavailable or busy, shutting down, quotas, session taken over, keep alive, moved
 _PASSING_CODES: Final = (128, 136, 137, 139, 141, 142, 151, 159)
 _SHARED: Final = "$share/"
+#: how many packets are read without another look at the connection
+_READS: Final = 1_000
+#: the acknowledgement of a message of QoS 1: its kind, its length, the message id
+_PUBACK: Final = struct.Struct("!BBH")
+_PUBACK_KIND: Final = 0x40
 
 
 def load_library(user: str) -> Any:
@@ -193,6 +199,41 @@ _PROPERTIES: Final = {
 }
 
 
+class ReceivedMessage(NamedTuple):
+    """A message in the form of paho-mqtt's `MQTTMessage`, as far as this module reads it."""
+
+    topic: str
+    payload: bytes
+    qos: int
+    retain: bool
+    dup: bool
+    mid: int
+    properties: None = None
+
+
+def read_plain_message(command: int, packet: bytes | bytearray) -> ReceivedMessage | None:
+    """Decode a PUBLISH packet of MQTT 5 without properties, as most are: paho-mqtt takes long for its objects.
+
+    Args:
+        command: the first byte of the packet.
+        packet: what follows its length.
+
+    Returns:
+        the message; None for a packet with properties, of QoS 2, or that is malformed: paho-mqtt decodes these.
+    """
+    qos = command >> 1 & 3
+    try:
+        at = 2 + (packet[0] << 8 | packet[1])
+        topic, mid = packet[2:at].decode(), 0
+        if qos:
+            mid, at = packet[at] << 8 | packet[at + 1], at + 2
+        if qos > 1 or packet[at] or not topic:
+            return None
+    except (IndexError, UnicodeDecodeError):
+        return None
+    return ReceivedMessage(topic, bytes(packet[at + 1 :]), qos, bool(command & 1), bool(command & 8), mid)
+
+
 def get_payload(raw: Any) -> bytes:
     """Return the content of a message of paho-mqtt."""
     payload: bytes = raw.payload
@@ -230,6 +271,7 @@ class _Session(Subscription):
         self._reason: Any = None
         #: messages of QoS 2 for which PUBREC was not sent
         self._deferred: list[int] = []
+        self._received = 0
 
     def consume(self) -> None:
         """See `Subscription`."""
@@ -267,6 +309,13 @@ class _Session(Subscription):
                 session._deferred.append(mid)
                 return mqtt.MQTT_ERR_SUCCESS
 
+            def _handle_publish(self) -> Any:
+                message = read_plain_message(self._in_packet["command"], self._in_packet["packet"])
+                if message is None:
+                    return super()._handle_publish()
+                session._deliver(message)
+                return mqtt.MQTT_ERR_SUCCESS
+
         client = Client(mqtt.CallbackAPIVersion.VERSION2, self._client_id, protocol=mqtt.MQTTv5, manual_ack=True)
         client.on_message = self._on_message
         client.on_subscribe = self._on_subscribe
@@ -275,7 +324,11 @@ class _Session(Subscription):
 
     def _turn(self, client: Any) -> None:
         """Send and receive; raise if the connection fails."""
-        code = client.loop(0.2)
+        received, code = self._received, client.loop(0.2)
+        for _ in range(_READS):  # more may have arrived: paho-mqtt waits before each packet, and looks for other work
+            if code != self._mqtt.MQTT_ERR_SUCCESS or self._received == received:
+                break
+            received, code = self._received, client.loop_read()
         if self._deferred:
             for mid in self._deferred:
                 self.inbox.append(Delivery(client._in_messages[mid], (mid, 2), None))
@@ -292,6 +345,10 @@ class _Session(Subscription):
         if message.qos == 2:
             client.ack(message.mid, 2)  # the second half of the acknowledgement: PUBREC was sent at a checkpoint
             return
+        self._deliver(message)
+
+    def _deliver(self, message: Any) -> None:
+        self._received += 1
         self.inbox.append(Delivery(message, (message.mid, 1) if message.qos else None, None))
 
     def _on_subscribe(self, client: Any, data: Any, mid: int, reasons: Sequence[Any], properties: Any) -> None:
@@ -309,12 +366,14 @@ class _Session(Subscription):
         """See `Subscription`: the loop looks for it."""
 
     def acknowledge(self, tags: Sequence[Any]) -> None:
-        """Send PUBACK, or PUBREC for QoS 2."""
+        """Send PUBACK, or PUBREC for QoS 2; all PUBACKs as if they were a single packet."""
         client = self._client
+        mids = [mid for mid, qos in tags if qos == 1]
+        if mids:
+            packets = b"".join([_PUBACK.pack(_PUBACK_KIND, 2, mid) for mid in mids])
+            client._packet_queue(_PUBACK_KIND, packets, mids[-1], 1)
         for mid, qos in tags:
-            if qos == 1:
-                client.ack(mid, 1)
-            else:
+            if qos == 2:
                 self._mqtt.Client._send_pubrec(client, mid)
 
     def is_passing(self, error: Exception) -> bool:

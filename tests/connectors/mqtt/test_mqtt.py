@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import itertools
+import random
+import struct
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from paho.mqtt.client import Client, MQTTv5
+from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 from tests.connectors.rabbitmq.test_rabbitmq import QUICK, TEXTS, environment, failure_of, read, write
 from tests.servers.queues import MosquittoServer
 
 from penstock.base.errors import ConfigurationError, OperationError
 from penstock.common import SimpleStringSchema
+from penstock.connectors.mqtt import build_message, get_payload, read_plain_message
 from penstock.datastream.connectors.mqtt import MqttMessage, MqttPublication, MqttSink, MqttSource
 from penstock.table import EnvironmentSettings, TableEnvironment
 from penstock.testing.connectors import SINK_CASES, SinkUnderTest, check_sink
@@ -234,3 +241,32 @@ def test_the_sink_keeps_the_rules(server: MosquittoServer, case: str) -> None:
         return SinkUnderTest(sink, TEXTS[:12], look, close=close)
 
     check_sink(prepare, case)
+
+
+def test_plain_messages_are_those_that_paho_decodes() -> None:
+    """Any other packet is left to paho: with properties, of QoS 2, cut off, with a topic that is no UTF-8."""
+    seed = random.randrange(1 << 31)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    theirs: list[Any] = []
+    client: Any = Client(CallbackAPIVersion.VERSION2, protocol=MQTTv5, manual_ack=True)
+    client.on_message = lambda client, data, message: theirs.append(message)
+    for _ in range(1_000):
+        topic = chance.choice((b"cups/7", "größe/茶".encode(), b"", b"\xff", b"t" * 300))
+        qos, properties = chance.choice((0, 1, 1, 2)), Properties(PacketTypes.PUBLISH)
+        if chance.random() < 0.3:
+            properties.ContentType = "text"
+        head = struct.pack("!H", len(topic)) + topic
+        if qos:
+            head += struct.pack("!H", chance.randrange(1, 1 << 16))
+        packet = bytearray(head + properties.pack() + chance.randbytes(chance.choice((0, 1, 200))))
+        command = 0x30 | qos << 1 | chance.choice((0, 1, 8, 9))
+        message = read_plain_message(command, packet)
+        assert (message is not None) == (qos < 2 and properties.isEmpty() and topic not in (b"", b"\xff"))
+        assert read_plain_message(command, packet[: chance.randrange(len(head) + 1)]) is None
+        if message is not None:
+            client._in_packet = {"command": command, "packet": packet}
+            client._handle_publish()
+            assert build_message(message) == build_message(theirs[-1])
+            assert (message.mid, get_payload(message)) == (theirs[-1].mid, get_payload(theirs[-1]))
+    assert len(theirs) > 100
