@@ -429,6 +429,9 @@ class ToRows(NamedTuple):
 
     def __call__(self, records: Sequence[Any], kinds: Mapping[str, ServerType]) -> pa.Table:
         """Return the rows. Raises `Misfit` for values that do not fit."""
+        rows = _convert_like_dicts(records, kinds)
+        if rows is not None:
+            return rows
         dicts = records
         if set(map(type, records)) != {dict}:
             dicts = [record.as_dict() if isinstance(record, Row) else record for record in records]
@@ -440,10 +443,32 @@ class ToRows(NamedTuple):
             kind = kinds.get(name)
             try:
                 columns[name] = pa.array(values, None if kind is None else kind.wire_type)
-            except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
+            except _UNFIT as error:
                 text = "" if kind is None else f" {kind.text}"
                 raise Misfit(f"column '{name}' does not fit{text} on the server: {str(error)[:200]}") from error
         return pa.table(columns)
+
+
+_UNFIT: Final = (pa.ArrowException, OverflowError, ValueError, TypeError)
+
+
+def _convert_like_dicts(records: Sequence[Any], kinds: Mapping[str, ServerType]) -> pa.Table | None:
+    """Return the rows of dicts with the same names; None for others, and if a value does not fit."""
+    try:
+        lengths = set(map(dict.__len__, records))
+    except TypeError:  # no dict
+        return None
+    names = records[0].keys()
+    types = [kinds[name].wire_type for name in names if name in kinds]
+    if len(types) < len(names) or None in types or lengths != {len(names)}:
+        return None
+    try:
+        rows = pa.Table.from_pylist(records, pa.schema(list(zip(names, types, strict=True))))
+    except _UNFIT:
+        return None
+    # NULL may come from a name that a record does not have, in whose place it has another.
+    has_null = any(column.null_count for column in rows.columns)
+    return None if has_null and any(record.keys() != names for record in records) else rows
 
 
 def _find_values(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Any]]]:
@@ -613,18 +638,26 @@ class _GatheredRows:
 
 
 class _HoldingWriter(SinkWriter[Any, InsertBatch]):
-    """Holds rows for a checkpoint."""
+    """Holds batches for a checkpoint."""
 
     def __init__(self, sink: ClickHouseSink, rows: _GatheredRows) -> None:
-        self.rows = rows
+        self.rows, self._batch_rows = rows, sink.inserts.batch_rows
+        self._batches: list[InsertBatch] = []
 
     def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
         """See `SinkWriter`."""
         self.rows.add(values)
+        self.send(self._batch_rows)
+
+    def send(self, least: int) -> None:
+        """Build the batches that are due."""
+        self._batches += self.rows.take(least)
 
     def prepare_commit(self) -> list[InsertBatch]:
         """Return the batches."""
-        return self.rows.take(1)
+        self.send(1)
+        batches, self._batches = self._batches, []
+        return batches
 
 
 class _SendingWriter(AsyncSinkWriter[Any]):

@@ -122,6 +122,10 @@ def test_records_of_streams() -> None:
     texts = defaultdict(str, s="a")
     assert ToRows()([{"n": 1}, texts], kinds).to_pylist() == rows.to_pylist()
     assert texts == {"s": "a"}
+    for records in ([{"n": 1, "s": "a"}, {"n": None, "s": "b"}], [{"n": 1}, {"n": 2}], [{"s": "a"}, {"s": None}]):
+        assert ToRows()(records, kinds).to_pylist() == records
+    with pytest.raises(Misfit, match="has no column 'x' that can be written"):
+        fit_rows(ToRows()([{"n": 1, "s": "a"}, {"n": 2, "x": 1}], kinds), kinds, "t")  # as many names, and another
     with pytest.raises(Misfit, match="'n' does not fit Int8"):
         ToRows()([{"n": 300}], kinds)
     with pytest.raises(Misfit, match="has no column 'x' that can be written"):

@@ -130,7 +130,6 @@ class _TableWriter(SinkWriter[Any, Any]):
     def __init__(self, sink: ClickHouseTableSink, writer: Any) -> None:
         self._changes, self._title, self._writer = sink.changes, sink.table.title, writer
         self._batch_rows = sink.inserts.batch_rows
-        self._sends = not sink.shows_on_commit
 
     def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
         """See `SinkWriter`."""
@@ -151,8 +150,7 @@ class _TableWriter(SinkWriter[Any, Any]):
                 self._writer.rows.add_rows(self._changes.build(columns, kinds))
             except clickhouse.Misfit as misfit:
                 raise TableRuntimeError(str(misfit)) from misfit
-            if self._sends:
-                self._writer.send(self._batch_rows)
+            self._writer.send(self._batch_rows)
 
     def next_flush_ms(self) -> int | None:
         """See `SinkWriter`."""
