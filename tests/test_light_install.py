@@ -32,6 +32,8 @@ MEGABYTES_MAX = 300
 #: Modules that cannot be imported without an extra, and what they need. Others import them when the feature is used.
 NEED_AN_EXTRA = {
     "penstock.cli.sql_shell.prompt": "prompt_toolkit",
+    # Of HDFS, which no extra brings: the error names the package.
+    "penstock.codecs.hadoop_files": "requests",
     "penstock.connectors.iceberg.hadoop": "pyiceberg",
     "penstock.connectors.kafka.cluster": "aiokafka",
     "penstock.connectors.kafka.message_producer": "confluent_kafka",
