@@ -267,6 +267,7 @@ PAGES: dict[str, Page] = {
             "test_totals_in_every_hostile_way passed",
             "test_totals_survive_a_failure_and_another_parallelism passed",
             "test_what_is_kept_in_self_is_found_out passed",
+            "test_totals_survive_faults passed",
             "test_why_there_is_no_match passed",
         ),
         targets=("local",),

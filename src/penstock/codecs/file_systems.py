@@ -110,7 +110,7 @@ def _to_os_error(error: BaseException) -> OSError:
         return FileNotFoundError(errno.ENOENT, text)
     if status in (401, 403):
         return PermissionError(errno.EACCES, text)
-    # A range that begins behind the end of the object.
+    # The range begins past the end of the object.
     return OSError(errno.EINVAL if status == 416 else errno.EIO, text)
 
 

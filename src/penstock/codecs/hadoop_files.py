@@ -11,7 +11,7 @@ from fsspec.implementations.webhdfs import WebHDFile, WebHDFS
 class HadoopFiles(WebHDFS):  # type: ignore[misc]
     """A file system."""
 
-    #: Renames take no moment in which neither name, or both, exist.
+    #: No reader sees both names, or neither.
     renames_atomically = True
 
     def _call(self, *arguments: Any, **settings: Any) -> Any:
@@ -60,7 +60,7 @@ class HadoopFiles(WebHDFS):  # type: ignore[misc]
 
 
 class HadoopFile(WebHDFile):  # type: ignore[misc]
-    """An open file, whose reads check what the data node answers."""
+    """An open file. A read fails if the data node answers with an error."""
 
     def _fetch_range(self, start: int, end: int) -> bytes:
         start, end = max(start, 0), min(end, self.size)

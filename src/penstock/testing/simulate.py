@@ -68,7 +68,7 @@ _effects: Final[dict[str, list[Any]]] = {}
 
 
 def effects(name: str) -> list[Any]:
-    """Return what a program's functions have done outside of Penstock, under a name, in the current history.
+    """Return the list of a program's effects outside of Penstock, under a name, in the current history.
 
     It stands for an external system: a sink of the user's own appends to it, and no crash takes that back. `simulate`
     compares it like the captured streams, so effects that repeat or are lost show.
@@ -117,7 +117,7 @@ class Faults:
 
 @dataclass(frozen=True)
 class SimulationResult:
-    """What a simulation without a failure did."""
+    """The result of a simulation without a failure."""
 
     seed: int
     histories: int
@@ -142,7 +142,7 @@ class _ProgramTopology(Topology):
     program: Program | None = None
 
     def job_graph(self, configuration: Configuration) -> JobGraph:
-        """Build the program anew, as a program that is started again does."""
+        """Build the program again, as a restart of the driver does."""
         assert self.program is not None
         environment = StreamExecutionEnvironment.get_execution_environment(configuration)
         environment.set_parallelism(self.stages[-1].parallelism)

@@ -36,18 +36,18 @@ _ALL: Final = 1 << 62
 class Columns:
     """The positions of the source's columns and of its key columns in the rows of the log."""
 
-    places: list[int]
+    positions: list[int]
     key: list[tuple[int, Callable[[str], int | str]]]
     key_alone: list[bool]
 
     is_whole: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        self.is_whole = self.places == list(range(len(self.key_alone)))
+        self.is_whole = self.positions == list(range(len(self.key_alone)))
 
     def select(self, values: replication.Values) -> replication.Values:
         """Return the values of the source's columns; the row itself if these are all of its columns, in order."""
-        return values if self.is_whole else [values[index] for index in self.places]
+        return values if self.is_whole else [values[index] for index in self.positions]
 
 
 @dataclass(slots=True)
@@ -434,7 +434,7 @@ def decode_together(followed: FollowedTable, messages: Sequence[bytes], needs_ol
     assert columns is not None
     buffer, width = replication.MessageBuffer(messages), len(columns.key_alone)
     answer = buffer.find_values(buffer.firsts, width)
-    if answer is None or not columns.places:
+    if answer is None or not columns.positions:
         return None
     first, ends = answer
     is_update, has_key_alone = buffer.kinds == _UPDATE_KIND, buffer.marks == _OLD_KEY
@@ -455,16 +455,16 @@ def decode_together(followed: FollowedTable, messages: Sequence[bytes], needs_ol
     before = np.arange(len(messages)) + np.cumsum(has_old) - has_old
     after = before[updates] + 1
     ranges = []
-    for place in columns.places:
-        starts, lengths = first.starts[place], first.lengths[place]
-        if has_key_alone.any() and not columns.key_alone[place]:
+    for position in columns.positions:
+        starts, lengths = first.starts[position], first.lengths[position]
+        if has_key_alone.any() and not columns.key_alone[position]:
             lengths = np.where(has_key_alone, replication.NULL, lengths)
         merged = np.empty((2, len(messages) + len(updates)), np.int64)
         merged[:, before] = starts, lengths
         if len(updates):
-            is_unsent = second.lengths[place] == replication.UNSENT
-            merged[0, after] = np.where(is_unsent, starts[updates], second.starts[place])
-            merged[1, after] = np.where(is_unsent, lengths[updates], second.lengths[place])
+            is_unsent = second.lengths[position] == replication.UNSENT
+            merged[0, after] = np.where(is_unsent, starts[updates], second.starts[position])
+            merged[1, after] = np.where(is_unsent, lengths[updates], second.lengths[position])
         if (merged[1] == replication.UNSENT).any():
             return None
         ranges.append(replication.ValueRanges(merged[0], merged[1]))
@@ -517,7 +517,7 @@ def _completed(followed: FollowedTable, columns: Columns, message: replication.U
     if old is None:
         assert followed.relation is not None
         names = [column.name for column in followed.relation.columns]
-        absent = [names[index] for index in columns.places if new[index] is replication.UNCHANGED]
+        absent = [names[index] for index in columns.positions if new[index] is replication.UNCHANGED]
         if not absent:
             return new
         raise OperationError(

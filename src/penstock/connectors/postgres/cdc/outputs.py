@@ -1,4 +1,4 @@
-"""What becomes of the changes of the log: rows with kinds, as columns (`RowOutput`), or events (`EventOutput`)."""
+"""The outputs of the log's changes: rows with kinds, as columns (`RowOutput`), or events (`EventOutput`)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _check_identity(followed: FollowedTable, relation: replication.Relation) -> 
 
 
 class Gathered(NamedTuple):
-    """What collected rows are beside their columns: the kind of each, the time of its transaction (µs), its table."""
+    """Collected rows beside their columns: the kind of each, the time of its transaction (µs), its table."""
 
     kinds: bytes
     times_us: Sequence[int]

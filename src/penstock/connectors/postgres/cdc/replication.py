@@ -244,7 +244,7 @@ class MessageBuffer:
         kinds: the kind of each message.
         marks: the byte of each message that says what its first row is: `N`, `K` or `O`.
         firsts: the offset of the first row of each message.
-        ends: the offset behind each message.
+        ends: the offset after each message.
     """
 
     def __init__(self, messages: Sequence[bytes]) -> None:
@@ -264,7 +264,7 @@ class MessageBuffer:
         self._text: str | None = None
 
     def find_values(self, rows: Any, columns: int) -> tuple[ValueRanges, Any] | None:
-        """Return where the values of rows are, and the offset behind each row.
+        """Return where the values of rows are, and the offset after each row.
 
         Args:
             rows: the offset of each row.
