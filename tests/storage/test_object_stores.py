@@ -16,6 +16,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from tests.servers.object_stores import PACKAGES, ObjectStore, object_store
 
+from penstock.base.errors import ConfigurationError
 from penstock.codecs import file_systems
 from penstock.codecs.file_systems import _Translating, rename, url_to_fs
 from penstock.codecs.hadoop_files import HadoopFiles
@@ -83,7 +84,9 @@ def test_urls_of_hdfs_keep_their_host() -> None:
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "adlfs", None)
     monkeypatch.delitem(vars(file_systems), "AzureFiles", raising=False)
-    with pytest.raises(ImportError, match="abfs:// needs adlfs: pip install adlfs, on the client and on every worker"):
+    with pytest.raises(
+        ConfigurationError, match="abfs:// needs adlfs: pip install adlfs, on the client and on every worker"
+    ):
         url_to_fs("abfs://container/path")
 
 

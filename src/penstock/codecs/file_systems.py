@@ -24,6 +24,8 @@ import fsspec
 from fsspec.asyn import mirror_sync_methods
 from fsspec.core import OpenFile
 
+from penstock.base.errors import ConfigurationError
+
 #: Methods of a file system that send requests.
 _METHODS: Final = (
     *("cat_file", "copy", "exists", "find", "glob", "info", "isdir", "isfile", "ls", "makedirs", "mkdir", "mv"),
@@ -62,7 +64,7 @@ def url_to_fs(url: str, **options: Any) -> tuple[Any, str]:
         options: arguments of the file system, as of fsspec.
 
     Raises:
-        ImportError: if the package of the protocol is missing; says how to install it.
+        ConfigurationError: if the package of the protocol is missing; says how to install it.
     """
     name = None if "::" in url else _CLASSES.get(url.partition("://")[0])
     if name is None or "://" not in url:
@@ -72,7 +74,7 @@ def url_to_fs(url: str, **options: Any) -> tuple[Any, str]:
         kind = _load_class(name)
     except ImportError as error:
         package = _STORES[name][0] if name in _STORES else "requests"
-        raise ImportError(
+        raise ConfigurationError(
             f"{url.partition('://')[0]}:// needs {package}: pip install {package}, on the client and on every worker"
         ) from error
     return kind(**{**kind._get_kwargs_from_urls(url), **options}), kind._strip_protocol(url)
