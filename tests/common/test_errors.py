@@ -58,7 +58,6 @@ ALLOWED = {
         ("codecs/cloud.py::_BoundedFile.write", "ValueError"),
         ("connectors/delta/commits.py::DeltaCommitter._check_files", "FileNotFoundError"),
         ("connectors/socket_text.py::_SocketReader._connect", "OSError"),
-        ("storage/files.py::_write_whole", "FileExistsError"),
         ("runtime/task/channels/result_partition.py::_Routes.*", "IndexError"),
         ("drivers/spark/sockets.py::_listen", "OSError"),
         ("sql/catalogs/file_catalog.py::_read", "KeyError"),
@@ -74,6 +73,13 @@ ALLOWED = {
         ("connectors/nats.py::NatsServers.connect", "ConnectionError"),
         ("connectors/nats.py::_Pull._consume", "ConnectionError TimeoutError"),
         ("connectors/clickhouse_source.py::Query.*", "ConnectionError"),
+    ),
+    "what a file system raises of its own accord": (
+        ("codecs/file_systems.py::rename", "FileExistsError"),
+        ("codecs/file_systems.py::_to_os_error", "FileNotFoundError PermissionError OSError"),
+        ("codecs/hadoop_files.py::HadoopFiles._call", "OSError"),
+        ("codecs/hadoop_files.py::HadoopFiles.mv", "FileExistsError"),
+        ("codecs/hadoop_files.py::HadoopFile._fetch_range", "OSError"),
     ),
     "storage/files.py catches it and raises a CheckpointError": (
         ("base/durable_files.py::publish", "FileExistsError"),
@@ -109,6 +115,7 @@ PROTOCOLS = {
 
 #: Classes that are no errors of Penstock: the runtime, or the simulator, raises and catches them.
 INTERNAL = {
+    "SimulationFailure",
     "_Refusal",
     "AssignerError",
     "Cancelled",
