@@ -27,8 +27,6 @@ from penstock.base.time import Duration
 from penstock.plan.stream_graph import Plan
 from penstock.sql.catalogs.catalog import Catalog, CatalogDescriptor, CatalogFactory, CatalogFunction, ObjectPath
 from penstock.sql.catalogs.columns import ResolvedSchema
-from penstock.sql.catalogs.file_catalog import TYPE as FILE
-from penstock.sql.catalogs.file_catalog import file_catalog
 from penstock.sql.catalogs.manager import CatalogManager, inline_view
 from penstock.sql.data.datetimes import zone_by_id
 from penstock.sql.data.errors import ValidationError
@@ -364,16 +362,17 @@ def _create_spark_catalog(settings: Callable[[], Mapping[str, str]], name: str, 
     return spark_catalog(settings, name, options)
 
 
-#: the functions that create catalogs of other systems, below `penstock.sql.connectors`; imported when they are used
+#: the functions that create catalogs of files and of other systems, below `penstock.sql`; imported when they are used
 EXTERNAL_CATALOGS: Final = {
-    "delta": "delta_catalog:delta_catalog",
-    "iceberg": "iceberg_catalog:iceberg_catalog",
-    "jdbc": "jdbc_catalog:jdbc_catalog",
+    "delta": "connectors.delta_catalog:delta_catalog",
+    "file": "catalogs.file_catalog:file_catalog",
+    "iceberg": "connectors.iceberg_catalog:iceberg_catalog",
+    "jdbc": "connectors.jdbc_catalog:jdbc_catalog",
 }
 
 
 def _create_external_catalog(path: str, name: str, options: dict[str, str]) -> Catalog:
-    create: CatalogFactory = resolve_name(f"penstock.sql.connectors.{path}")
+    create: CatalogFactory = resolve_name(f"penstock.sql.{path}")
     return create(name, options)
 
 
@@ -403,7 +402,6 @@ class TableSession:
         self.manager = CatalogManager(catalog, self._session, self._function)
         self.catalog_factories: dict[str, CatalogFactory] = {
             IN_MEMORY: _in_memory,
-            FILE: file_catalog,
             "spark": partial(_create_spark_catalog, config.to_map),
             **{kind: partial(_create_external_catalog, path) for kind, path in EXTERNAL_CATALOGS.items()},
         }
