@@ -24,6 +24,7 @@ from unittest import mock
 import fsspec
 import pytest
 from tests.servers.ports import free_port
+from tests.servers.queues import CACHE
 
 from penstock.codecs.file_systems import url_to_fs
 
@@ -39,20 +40,16 @@ _AZURITE: Final = (
 _MINI_DFS: Final = Path(__file__).with_name("MiniDfs.java")
 
 
-def _cache() -> Path:
-    return Path(os.environ.get("SERVER_CACHE", Path.home() / ".cache" / "test-servers"))
-
-
 def find_program(kind: str) -> list[str] | None:
     """Return the command of a server, without its arguments."""
     if kind == "gs":
-        program = shutil.which("fake-gcs-server", path=f"{os.environ['PATH']}:{_cache() / 'gcs'}")
+        program = shutil.which("fake-gcs-server", path=f"{os.environ['PATH']}:{CACHE / 'gcs'}")
         return None if program is None else [program]
     if kind == "abfs":
-        folder = _cache() / "azurite" / "node_modules" / ".bin"
+        folder = CACHE / "azurite" / "node_modules" / ".bin"
         program = shutil.which("azurite-blob", path=f"{os.environ['PATH']}:{folder}")
         return None if program is None else [program]
-    jars = _cache() / "minidfs" / "lib"
+    jars = CACHE / "minidfs" / "lib"
     java = shutil.which("java", path=f"{os.environ.get('JAVA_HOME', '')}/bin:{os.environ['PATH']}")
     if java is None or not jars.is_dir():
         return None

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import errno
 import functools
-import importlib
 from collections.abc import Callable
+from pkgutil import resolve_name
 from typing import Any, Final, cast
 
 import fsspec
@@ -34,25 +34,11 @@ _METHODS: Final = (
 #: Methods of an open file that send requests.
 _METHODS_OF_FILES: Final = ("_fetch_range", "_initiate_upload", "_upload_chunk")
 _AZURE_HOST: Final = ".dfs.core.windows.net"
-#: The classes by protocol.
+#: The class of each protocol, and the package that it needs.
 _CLASSES: Final = {
-    **dict.fromkeys(("gs", "gcs"), "GoogleFiles"),
-    **dict.fromkeys(("abfs", "abfss", "az"), "AzureFiles"),
-    "webhdfs": "HadoopFiles",
-}
-#: Where the classes of object stores come from: module, class, module and class of their errors. `adlfs` makes a
-#: RuntimeError of the error of an upload.
-_STORES: Final = {
-    "GoogleFiles": (
-        "gcsfs",
-        "GCSFileSystem",
-        (("gcsfs.retry", "HttpError"), ("google.auth.exceptions", "GoogleAuthError")),
-    ),
-    "AzureFiles": (
-        "adlfs",
-        "AzureBlobFileSystem",
-        (("azure.core.exceptions", "AzureError"), ("builtins", "RuntimeError")),
-    ),
+    **dict.fromkeys(("gs", "gcs"), ("GoogleFiles", "gcsfs")),
+    **dict.fromkeys(("abfs", "abfss", "az"), ("AzureFiles", "adlfs")),
+    "webhdfs": ("HadoopFiles", "requests"),
 }
 
 
@@ -66,14 +52,14 @@ def url_to_fs(url: str, **options: Any) -> tuple[Any, str]:
     Raises:
         ConfigurationError: if the package of the protocol is missing; says how to install it.
     """
-    name = None if "::" in url else _CLASSES.get(url.partition("://")[0])
-    if name is None or "://" not in url:
+    known = _find_class(url)
+    if known is None:
         fs, path = fsspec.core.url_to_fs(url, **options)
         return fs, path
+    name, package = known
     try:
         kind = _load_class(name)
     except ImportError as error:
-        package = _STORES[name][0] if name in _STORES else "requests"
         raise ConfigurationError(
             f"{url.partition('://')[0]}:// needs {package}: pip install {package}, on the client and on every worker"
         ) from error
@@ -82,10 +68,16 @@ def url_to_fs(url: str, **options: Any) -> tuple[Any, str]:
 
 def open_url(url: str, mode: str = "rb", compression: str | None = None, encoding: str | None = None) -> OpenFile:
     """Return what opens a file, as `fsspec.open` does."""
-    if "::" in url or url.partition("://")[0] not in _CLASSES:
+    if _find_class(url) is None:
         return cast(OpenFile, fsspec.open(url, mode, compression=compression, encoding=encoding))
     fs, path = url_to_fs(url)
     return OpenFile(fs, path, mode, compression, encoding)
+
+
+def _find_class(url: str) -> tuple[str, str] | None:
+    """Return the class of this module for a URL, and its package; None where fsspec's own will do."""
+    protocol, separator, _ = url.partition("://")
+    return _CLASSES.get(protocol) if separator and "::" not in url else None
 
 
 def rename(fs: Any, source: str, target: str, replaces: bool = True) -> None:
@@ -148,8 +140,10 @@ class _Translating:
                 setattr(file, name, _translated(getattr(file, name), self.errors))
         return file
 
+
+class _TranslatingAzure(_Translating):
     def unstrip_protocol(self, name: str) -> str:
-        """Return the URL of a path, with the account that it was opened by."""
+        """Return the URL of a path, with the account that opened it."""
         account = getattr(self, "storage_options", {}).get("account_name")
         if account is None or "://" in name:
             return cast(str, super().unstrip_protocol(name))  # type: ignore[misc]
@@ -157,17 +151,31 @@ class _Translating:
         return f"abfs://{container}@{account}{_AZURE_HOST}/{path}"
 
 
+#: The classes of object stores: what each adds, its package and class, and the classes of its errors. `adlfs` makes a
+#: RuntimeError of the error of an upload.
+_STORES: Final = {
+    "GoogleFiles": (
+        _Translating,
+        "gcsfs:GCSFileSystem",
+        ("gcsfs.retry:HttpError", "google.auth.exceptions:GoogleAuthError"),
+    ),
+    "AzureFiles": (
+        _TranslatingAzure,
+        "adlfs:AzureBlobFileSystem",
+        ("azure.core.exceptions:AzureError", "builtins:RuntimeError"),
+    ),
+}
+
+
 def _load_class(name: str) -> Any:
-    known = globals().get(name)
-    if known is not None:
-        return known
-    if name == "HadoopFiles":
-        return importlib.import_module("penstock.codecs.hadoop_files").HadoopFiles
-    module, class_name, errors = _STORES[name]
-    base = getattr(importlib.import_module(module), class_name)
-    classes = tuple(getattr(importlib.import_module(where), error) for where, error in errors)
-    made = type(name, (_Translating, base), {"errors": classes, "__module__": __name__, "__doc__": base.__doc__})
-    return globals().setdefault(name, made)
+    if name not in _STORES:
+        return resolve_name("penstock.codecs.hadoop_files:HadoopFiles")
+    if name not in globals():
+        addition, path, errors = _STORES[name]
+        base = resolve_name(path)
+        settings = {"errors": tuple(map(resolve_name, errors)), "__module__": __name__, "__doc__": base.__doc__}
+        globals()[name] = type(name, (addition, base), settings)
+    return globals()[name]
 
 
 def __getattr__(name: str) -> Any:

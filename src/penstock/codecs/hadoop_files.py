@@ -17,7 +17,7 @@ class HadoopFiles(WebHDFS):  # type: ignore[misc]
     def _call(self, *arguments: Any, **settings: Any) -> Any:
         try:
             return super()._call(*arguments, **settings)
-        except RuntimeError as error:  # any exception of the name node for which fsspec has no class
+        except RuntimeError as error:  # an exception of the name node that has no class in fsspec
             raise OSError(errno.EIO, str(error)) from error
 
     def _open(self, path: str, mode: str = "rb", block_size: int | None = None, **settings: Any) -> Any:
@@ -47,10 +47,10 @@ class HadoopFiles(WebHDFS):  # type: ignore[misc]
 
     def rmdir(self, path: str) -> None:
         """Remove a directory, if it is empty."""
-        self._call("DELETE", method="delete", path=path, recursive="false")
+        self.rm(path)
 
     def unstrip_protocol(self, name: str) -> str:
-        """Return the URL of a path, with the host by which it was opened."""
+        """Return the URL of a path, with the host that opened it."""
         if "://" in name:
             return name
         options = self.storage_options
