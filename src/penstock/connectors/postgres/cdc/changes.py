@@ -186,7 +186,7 @@ class ChangeReader:
         self._lsn, self._commit_lsn, self._read = position.lsn, position.commit_lsn, position.changes
         self.output = output
         self.passed = set(passed)
-        #: the transaction, as its message has it, and how many of its changes were counted
+        #: the fields of the BEGIN message, and how many changes of the transaction were counted
         self._transaction: tuple[int, int, int] | None = None
         self._changes = 0
         self._skips = 0

@@ -66,7 +66,7 @@ class RowOutput(Output):
         self.needs_old_rows = mode == ALL
         self._table: CdcTable | None = None
         self._changes: list[tuple[replication.Values, int, int, events.TableId]] = []
-        #: what came before these, as columns
+        #: the earlier rows, as columns
         self._parts: list[tuple[pa.RecordBatch, Gathered]] = []
         self._part_rows = 0
 
@@ -131,17 +131,15 @@ class RowOutput(Output):
         if self._truncates == FAIL:
             raise OperationError(
                 f"table {followed.path} was truncated at {replication.lsn_text(begin.commit_lsn)}, and the log "
-                "does not say "
-                "which rows it had: begin without the state of the job, or set the mode of truncates to 'skip' to keep "
-                "them"
+                "does not say which rows it had: begin without the state of the job, or set the mode of truncates to "
+                "'skip' to keep them"
             )
         self._count("truncatesSkipped", 1)
 
     def _add(self, followed: FollowedTable, begin: replication.Begin, kind: int, values: replication.Values) -> None:
         columns = followed.columns
         assert columns is not None
-        chosen = values if columns.is_whole else columns.select(values)
-        self._changes.append((chosen, kind, begin.committed_us, followed.state.id))
+        self._changes.append((columns.select(values), kind, begin.committed_us, followed.state.id))
         self._table = followed.table
 
     def add_together(
@@ -217,7 +215,7 @@ def _parse(
 def parse_rows(
     rows: Sequence[Sequence[replication.Value]], types: Sequence[pa.DataType], names: Sequence[str], mode: str
 ) -> list[tuple[Any, ...]]:
-    """Return rows of texts as tuples of Python values, the same as those of columns (`to_values`)."""
+    """Return rows of texts as tuples of the Python values that `to_values` returns for columns."""
     columns = []
     for values, kind, name in zip(zip(*rows, strict=True), types, names, strict=True):
         texts = [None if value is None else value.decode() for value in values]
@@ -247,7 +245,7 @@ class _Version:
 
 
 class _Change(NamedTuple):
-    """An event of a row whose values are still text: the places of its rows in its version."""
+    """An event of a row whose values are still text: the positions of its rows in its version."""
 
     table_id: events.TableId
     version: _Version
@@ -380,10 +378,10 @@ class EventOutput(Output):
         first = second = None
         if before is not None:
             first = len(rows)
-            rows.append(before if columns.is_whole else columns.select(before))
+            rows.append(columns.select(before))
         if after is not None:
             second = len(rows)
-            rows.append(after if columns.is_whole else columns.select(after))
+            rows.append(columns.select(after))
         self._entries.append(_Change(state.id, version, kind, first, second, self._meta))
 
     def add_together(

@@ -326,7 +326,7 @@ class MessageBuffer:
             data = self._data
             slices = [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
             return pa.array(slices, pa.binary(), mask=is_null).cast(pa.string())
-        # The values, and what is between them, are the items of an array of bytes, without a copy.
+        # The items of an array of bytes are the values and the bytes between them, without a copy.
         offsets = np.empty(2 * len(starts), np.int32)
         offsets[0::2], offsets[1::2] = starts, ends
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(self._data)]
