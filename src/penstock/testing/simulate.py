@@ -8,7 +8,7 @@ record counts once if its transaction commits.
 
 First the program runs without faults, twice. Outputs that differ mean that it is not deterministic, and no further
 history could prove anything. Then each history draws its faults from its seed. One that fails is shrunk: kinds of
-faults are left out, and kills are made fewer, while it still fails. The story tells what happened in the shrunk one.
+faults are left out, and kills are made fewer, while it still fails. The story is that of the shrunk one.
 
 >>> from penstock.testing.simulate import simulate
 >>> simulate(lambda env: env.from_collection([1, 2, 3]).map(lambda number: number * 2), histories=5).histories
@@ -216,8 +216,8 @@ def simulate(
     difference = _difference(expected.output, again.output)
     reason = _judge(expected, expected, invariant) if difference is None else difference
     if reason is not None:
-        what = "the program is not deterministic: two runs of one seed differ"
-        what = "without any fault" if difference is None else what
+        is_broken = difference is None
+        what = "without any fault" if is_broken else "the program is not deterministic: two runs of one seed differ"
         raise SimulationFailure(first, _tell(first, [], Counter(), f"{what}: {reason}"))
     seen = Counter[str]()
     for number in range(first, first + histories):

@@ -363,7 +363,7 @@ def _create_spark_catalog(settings: Callable[[], Mapping[str, str]], name: str, 
 
 
 #: the functions that create catalogs of files and of other systems, below `penstock.sql`; imported when they are used
-EXTERNAL_CATALOGS: Final = {
+LAZY_CATALOGS: Final = {
     "delta": "connectors.delta_catalog:delta_catalog",
     "file": "catalogs.file_catalog:file_catalog",
     "iceberg": "connectors.iceberg_catalog:iceberg_catalog",
@@ -371,7 +371,7 @@ EXTERNAL_CATALOGS: Final = {
 }
 
 
-def _create_external_catalog(path: str, name: str, options: dict[str, str]) -> Catalog:
+def _create_lazy_catalog(path: str, name: str, options: dict[str, str]) -> Catalog:
     create: CatalogFactory = resolve_name(f"penstock.sql.{path}")
     return create(name, options)
 
@@ -403,7 +403,7 @@ class TableSession:
         self.catalog_factories: dict[str, CatalogFactory] = {
             IN_MEMORY: _in_memory,
             "spark": partial(_create_spark_catalog, config.to_map),
-            **{kind: partial(_create_external_catalog, path) for kind, path in EXTERNAL_CATALOGS.items()},
+            **{kind: partial(_create_lazy_catalog, path) for kind, path in LAZY_CATALOGS.items()},
         }
         self.catalog_descriptors = {catalog.name: CatalogDescriptor(catalog.name, {"type": IN_MEMORY})}
         #: the inserts since BEGIN STATEMENT SET, until END
