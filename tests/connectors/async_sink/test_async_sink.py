@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Sequence
+from itertools import count
 from typing import Any, cast
 
 import pytest
@@ -256,6 +257,27 @@ def test_the_buffer_holds_back_the_input(service: str) -> None:
     writing.join()
     writer.prepare_commit()
     assert sorted(RECEIVED[service]) == list(range(100))
+    writer.close()
+
+
+def test_a_delay_that_ends_while_the_sender_looks_is_seen(service: str) -> None:
+    """The clock moves on 50 ms at each reading, so the delay of 60 to 90 ms ends between two of them."""
+    refused = iter([True])
+
+    def answer(entries: Sequence[Any]) -> RequestResult | None:
+        return RequestResult(again=[0]) if next(refused, False) else None
+
+    ANSWERS[service] = answer
+    settings = AsyncSinkSettings(retry_delay_ms=60)
+    writer = ServiceSink(service, settings).create_writer(cast("Any", WriterContext()))
+    sender: Any = writer._sender  # type: ignore[attr-defined]
+    readings = count(sender._now_ms(), 50)
+    sender._now_ms = lambda: next(readings)
+    writer.write_batch(["a"], None)
+    waiting = threading.Thread(target=writer.prepare_commit, daemon=True)
+    waiting.start()
+    waiting.join(30)
+    assert RECEIVED[service] == ["a"]
     writer.close()
 
 

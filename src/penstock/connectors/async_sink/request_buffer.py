@@ -364,7 +364,12 @@ class RequestBuffer:
         return sorted(chosen)
 
     def next_due_ms(self, now_ms: float) -> float | None:
-        """Return when `take` should be called again although nothing is added and no request ends; None for never."""
+        """Return when to call `take` again although nothing is added and no request ends; None for never.
+
+        Args:
+            now_ms: the time of the last call of `take`, which returned nothing. Delays that end before it are left
+                out, since something else holds their entries back.
+        """
         if not self._room():
             return None
         times = [entry.not_before_ms for entry in self._again]

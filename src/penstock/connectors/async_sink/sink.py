@@ -362,12 +362,9 @@ class _Sender:
             self._fail(error, "cannot connect")
         while not self._is_closing:
             self._wake.clear()
-            while self._error is None and (entries := self._take()):
-                request = self._loop.create_task(self._send(entries))
-                self._requests.add(request)
-                request.add_done_callback(self._requests.discard)
+            due_ms = self._start_requests()
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._pause_s()):
+                async with asyncio.timeout_at(None if due_ms is None else due_ms / 1_000):
                     await self._wake.wait()
         if self._requests:
             await asyncio.wait(self._requests, timeout=_CLOSE_S)
@@ -376,18 +373,20 @@ class _Sender:
         with suppress(Exception):
             await self._call(self._client.close)
 
-    def _take(self) -> list[Entry]:
-        with self._changed:
-            entries = self._buffer.take(self._now_ms(), self._is_draining)
-            if entries:
+    def _start_requests(self) -> float | None:
+        """Start the requests that may be sent now; return when to look again, None for when something changes."""
+        while self._error is None:
+            with self._changed:
+                # Both use one reading of the clock: a delay that ends between two readings would never be seen.
+                now_ms = self._now_ms()
+                entries = self._buffer.take(now_ms, self._is_draining)
+                if not entries:
+                    return self._buffer.next_due_ms(now_ms)
                 self._changed.notify_all()  # there is room in the buffer
-            return entries
-
-    def _pause_s(self) -> float | None:
-        with self._changed:
-            now_ms = self._now_ms()
-            due_ms = self._buffer.next_due_ms(now_ms)
-        return None if due_ms is None or self._error is not None else (due_ms - now_ms) / 1_000
+            request = self._loop.create_task(self._send(entries))
+            self._requests.add(request)
+            request.add_done_callback(self._requests.discard)
+        return None
 
     async def _call(self, method: Callable[..., Any], *arguments: Any) -> Any:
         """Call a method of the client: a coroutine on the loop, a plain method in a thread."""
