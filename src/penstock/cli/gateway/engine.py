@@ -46,6 +46,7 @@ from penstock.cli.gateway.values import RowWriter, columns_json
 from penstock.cli.program.launch import log_file, started_detached
 from penstock.cli.sql_shell.statements import split
 from penstock.codecs.file_systems import open_url
+from penstock.drivers.cancellation import SIGNALS_SECONDS
 from penstock.drivers.global_configuration import OPTIONS_VARIABLE, default_configuration, handed_over
 from penstock.drivers.logs import log_to_stderr_by_default
 from penstock.drivers.running_job import JobClient, JobHandle, RunningJob
@@ -546,13 +547,19 @@ def _serve() -> None:
     remember(configuration.to_dict())
     prepare(configuration)
     jobs = dispatcher()
-    ends = threading.Event()
+    # A handler interrupts the main thread anywhere, so it takes no lock, as that of an event.
+    ends: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, _: ends.set())
+        signal.signal(number, lambda number, _: ends.append(number))
     with Gateway(configuration, jobs) as gateway:
         print(f"SQL gateway at {gateway.server.url}", flush=True)
-        while not ends.wait(configuration.read(known.GATEWAY_CHECK_INTERVAL_MS) / 1000):
-            gateway.sessions.end_idle()
+        interval_s = configuration.read(known.GATEWAY_CHECK_INTERVAL_MS) / 1000
+        check_s = time.monotonic() + interval_s
+        while not ends:
+            time.sleep(min(interval_s, SIGNALS_SECONDS))  # a signal that another thread receives does not end it
+            if time.monotonic() >= check_s:
+                gateway.sessions.end_idle()
+                check_s = time.monotonic() + interval_s
     running = [job for job in jobs.jobs() if not job.has_ended]
     for job in running:
         _log.warning("job %s (%s) is cancelled with the gateway", job.job_id, job.name)

@@ -19,6 +19,7 @@ import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
 from penstock.base.configuration import Configuration
@@ -87,7 +88,7 @@ class Session:
             registration = Registration(self._name)
             stack.callback(registration.end)
             for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, lambda number, _: self._leave(f"signal {number}"))
+                signal.signal(number, self._on_signal)
             temporary = HeldDirectory("penstock-session-")
             stack.callback(temporary.remove)
             directory = temporary.path
@@ -169,9 +170,13 @@ class Session:
             file.write(json.dumps(event) + "\n")
 
     def _wait(self, spark: SharedSpark | None) -> None:
-        while not self._wakes.wait(LOOK_SECONDS):
+        while self._leaves is None and not self._wakes.wait(LOOK_SECONDS):
             if spark is not None and not spark.lives():
                 self._leave("the end of its Spark")
+
+    def _on_signal(self, number: int, _: FrameType | None) -> None:
+        # It interrupts the main thread anywhere, so it takes no lock, as that of an event.
+        self._leaves = self._leaves or f"signal {number}"
 
     def _leave(self, why: str) -> None:
         self._leaves = self._leaves or why
