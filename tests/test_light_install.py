@@ -193,11 +193,11 @@ def test_pyspark_without_pandas_is_refused_too(monkeypatch: pytest.MonkeyPatch) 
 def test_the_distribution_has_one_name() -> None:
     """Hints, pages and the project name the same distribution, which is not the `penstock` of the public index."""
     assert PROJECT["name"] == DISTRIBUTION
-    pages = [ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("src/**/*.py"), *ROOT.glob("examples/**/*.*")]
+    examples = [path for end in ("py", "yaml", "md") for path in ROOT.glob(f"examples/**/*.{end}")]
+    pages = [ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("src/**/*.py"), *examples]
     wrong = [
         f"{page.relative_to(ROOT)}: {found}"
         for page in pages
-        if page.is_file()
         for found in re.findall(
             r"pip install ['\"]?penstock\b(?!-streams).{0,20}|(?<!dbt-)penstock\[\w+\]", page.read_text()
         )

@@ -27,6 +27,19 @@ def _make(self, configuration=None):
     self.get_configuration().write(EXECUTION_TARGET, "local")
 Environment.__init__ = _make
 """
+#: Makes each `print` of a program one write, so that the lines of a stream that runs meanwhile do not get between.
+WHOLE_LINES = """
+import builtins, functools, io, sys
+
+@functools.wraps(builtins.print)
+def print_whole(*values, print=builtins.print, file=None, flush=False, **style):
+    text = io.StringIO()
+    print(*values, file=text, **style)
+    (file or sys.stdout).write(text.getvalue())
+    (file or sys.stdout).flush()
+
+builtins.print = print_whole
+"""
 #: The number of a subtask, before what `print()` prints and behind what `print("name")` does.
 SUBTASK = re.compile(r"^\d+> |(?<=\w):\d+(?=> )")
 
@@ -52,7 +65,7 @@ class Page:
     def check(self, printed: list[str]) -> None:
         lines = [SUBTASK.sub("", line) for line in printed if not re.match(self.left_out, SUBTASK.sub("", line))]
         if self.lines is not None:
-            assert sorted(lines) == sorted(self.lines)
+            assert sorted(lines) == sorted(self.lines), printed
         assert set(self.among) <= set(lines), printed
 
 
@@ -79,7 +92,7 @@ def run_page(
         (folder / "local").mkdir()
         (folder / "local" / "sitecustomize.py").write_text(LOCAL)
         environment["PYTHONPATH"] = str(folder / "local")
-    (work / "page.py").write_text("".join(blocks))
+    (work / "page.py").write_text("".join([WHOLE_LINES, *blocks]))
     done = subprocess.run(
         [python, "page.py"],
         capture_output=True,

@@ -238,7 +238,9 @@ def test_a_store_finds_what_the_exact_search_finds(tmp_path: Path, create: Store
         assert given[-1] == pytest.approx(wanted[-1], abs=1e-6 * scale, rel=1e-5)
     by_row = {(row[0], row[1]): row[2:5] for row in exact}
     assert {(row[0], row[1]): row[2:5] for row in stored if (row[0], row[1]) in by_row}.items() <= by_row.items()
-    assert len(by_row.keys() & {(row[0], row[1]) for row in stored}) >= 0.95 * len(exact) - 4
+    # Rows with the same vector are equally near, so either may be found.
+    nearest, given = ({(row[0], *vectors[row[1]]) for row in results} for results in (exact, stored))
+    assert len(nearest & given) >= 0.95 * len(nearest) - 4
 
 
 def spoil(store: str, folder: Path, vector: list[float], request: pytest.FixtureRequest) -> str:
