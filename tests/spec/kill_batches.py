@@ -5,7 +5,7 @@
 - `database`: SQLite, in one transaction with the number of the epoch;
 - `jdbc`: PostgreSQL, by Spark's jdbc format and `JdbcEpochWriter`;
 - `delta`: a Delta table, in one version by delta-rs, with the number as that of an application's transaction;
-- `spark-delta`: the same by Delta Lake's format of Spark, which needs Spark 4.0;
+- `spark-delta`: the same by `DeltaEpochWriter`, Delta Lake's format of Spark, which needs Spark 4.0;
 - `iceberg`: an Iceberg table by Iceberg's format of Spark 4.0, with the epoch in the summary of the snapshot.
 
 `--target` is `local` or a Spark master, `--mode` STREAMING or MICRO_BATCH. It prints its seed.
@@ -36,7 +36,7 @@ from tests.servers.postgres import postgres_server
 from penstock.common import Configuration, Types, WatermarkStrategy
 from penstock.connectors.split_reader import DataGeneratorSource
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.datastream.connectors.spark import JdbcEpochWriter
+from penstock.datastream.connectors.spark import DeltaEpochWriter, JdbcEpochWriter
 
 NAME: Final = "penstock"
 _EPOCH: Final = "penstock-epoch"
@@ -69,8 +69,7 @@ def write_delta(folder: str, frame: Any, epoch: int) -> None:
 
 
 def write_spark_delta(folder: str, frame: Any, epoch: int) -> None:
-    options = {"txnAppId": NAME, "txnVersion": str(epoch)}
-    frame.write.format("delta").mode("append").options(**options).save(f"{folder}/delta")
+    DeltaEpochWriter(NAME, f"{folder}/delta")(frame, epoch)
 
 
 def write_iceberg(folder: str, frame: Any, epoch: int) -> None:

@@ -80,8 +80,6 @@ OPTION: Final = "option."
 #: formats of text, whose columns are the declared ones. Their readers go on after bad input, and then lose fields, so
 #: they fail by default.
 _TEXTS: Final = ("csv", "json", "xml")
-#: Delta Lake's options of Spark that make a write idempotent: a name, and a number that rises
-_TRANSACTION_NAME, _TRANSACTION_NUMBER = "txnAppId", "txnVersion"
 
 
 class SparkConnector(TableConnector):
@@ -120,19 +118,26 @@ class SparkConnector(TableConnector):
             if table is not None or kind.lower() not in ("jdbc", "delta"):
                 problem = f"only the formats jdbc and delta write an epoch once, and this is {table or kind!r}"
                 raise options.wrong(TRANSACTION.key(), problem)
-            if kind.lower() == "delta":
-                more = {_TRANSACTION_NAME: transaction, **more}
-        if transaction is not None and kind.lower() == "jdbc":
-            from penstock.drivers.spark.jdbc_epochs import JdbcEpochWriter
-
-            try:
-                function: Any = JdbcEpochWriter(transaction, more, mode)
-            except ConfigurationError as error:
-                raise ValidationError(f"table {options.title}: {error}") from error
+            function = _epoch_writer(transaction, kind.lower(), path, more, mode, options.title)
         else:
             function = partial(_save, table, path, kind, more, mode)
         sink = ForEachBatchSink(function, schema, options.title, by_place=True)
         return TableWriter(sink, INSERTS, takes_columns=True)
+
+
+def _epoch_writer(transaction: str, kind: str, path: str | None, more: Mapping[str, str], mode: str, title: str) -> Any:
+    """Return what writes each epoch once."""
+    from penstock.drivers.spark.delta_epochs import DeltaEpochWriter
+    from penstock.drivers.spark.jdbc_epochs import JdbcEpochWriter
+
+    try:
+        if kind == "jdbc":
+            return JdbcEpochWriter(transaction, more, mode)
+        others = {key: value for key, value in more.items() if key.lower() != "path"}
+        target = path or next((value for key, value in more.items() if key.lower() == "path"), "")
+        return DeltaEpochWriter(transaction, target, others, mode)
+    except ConfigurationError as error:
+        raise ValidationError(f"table {title}: {error}") from error
 
 
 def _read_place(options: TableOptions) -> tuple[str | None, str | None, str, dict[str, str]]:
@@ -183,9 +188,7 @@ def _load(path: str | None, kind: str, more: Mapping[str, str], schema: Any, spa
 def _save(
     table: str | None, path: str | None, kind: str, more: Mapping[str, str], mode: str, frame: Any, epoch: int
 ) -> None:
-    """Write an epoch. A name of transactions for Delta Lake gets the epoch as its number."""
-    if _TRANSACTION_NAME in more:
-        more = {_TRANSACTION_NUMBER: str(epoch), **more}
+    """Write an epoch."""
     writer = frame.write.format(kind).mode(mode).options(**more)
     if table is not None:
         writer.saveAsTable(table)
