@@ -239,8 +239,8 @@ def test_a_store_finds_what_the_exact_search_finds(tmp_path: Path, create: Store
     by_row = {(row[0], row[1]): row[2:5] for row in exact}
     assert {(row[0], row[1]): row[2:5] for row in stored if (row[0], row[1]) in by_row}.items() <= by_row.items()
     # Rows with the same vector are equally near, so either may be found.
-    nearest, given = ({(row[0], *vectors[row[1]]) for row in results} for results in (exact, stored))
-    assert len(nearest & given) >= 0.95 * len(nearest) - 4
+    nearest, near = ({(row[0], *vectors[row[1]]) for row in results} for results in (exact, stored))
+    assert len(nearest & near) >= 0.95 * len(nearest) - 4
 
 
 def spoil(store: str, folder: Path, vector: list[float], request: pytest.FixtureRequest) -> str:
