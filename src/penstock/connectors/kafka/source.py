@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypedDict, TypeVar
 
 from penstock.base.errors import ConfigurationError, OperationError
 from penstock.base.lineage import LineageDataset, name_kafka
@@ -287,6 +287,12 @@ class KafkaEnumerator(connector.SplitEnumerator[KafkaPartitionSplit]):
         self._told.discard(subtask_index)
         self._pending += splits
 
+    def take_back(self, split: KafkaPartitionSplit) -> None:
+        """Assign a known partition anew, from another position."""
+        self._known.add(split.partition)
+        self._pending.append(split)
+        self._assign()
+
     def snapshot_state(self, checkpoint_id: int) -> KafkaEnumeratorState:
         """Return the pending splits and the discovered partitions."""
         return KafkaEnumeratorState(pending=list(self._pending), known=sorted(self._known), has_looked=self._has_looked)
@@ -424,7 +430,104 @@ class KafkaSource(connector.Source[T, KafkaPartitionSplit], Generic[T]):
         return KafkaReader(context, options, options.reset or self._plan.starting.reset, self._schema)
 
 
-class KafkaSourceBuilder(Generic[T]):
+class ConsumerBuilder(Generic[T]):
+    """What the builders of Kafka's sources have in common."""
+
+    def __init__(self) -> None:
+        self._properties: dict[str, str] = {}
+        self._starting = KafkaOffsetsInitializer.earliest()
+        self._stopping: KafkaOffsetsInitializer | None = None
+        self._boundedness = connector.Boundedness.CONTINUOUS_UNBOUNDED
+        self._schema: KafkaRecordDeserializationSchema[T] | None = None
+        self._client_id_prefix: str | None = None
+
+    def set_group_id(self, group_id: str) -> Self:
+        """Set the consumer group for the offsets committed after each checkpoint; without it none are committed."""
+        return self.set_property("group.id", group_id)
+
+    def set_starting_offsets(self, starting_offsets_initializer: KafkaOffsetsInitializer) -> Self:
+        """Set where each partition starts; at its first record by default.
+
+        A job that continues from a checkpoint or savepoint starts at the positions in it. A partition that is
+        discovered later starts at its first record.
+        """
+        self._starting = _initializer(starting_offsets_initializer)
+        return self
+
+    def set_unbounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> Self:
+        """Stop each partition before an offset, in a job that counts as unbounded."""
+        self._stopping = _initializer(stopping_offsets_initializer)
+        self._boundedness = connector.Boundedness.CONTINUOUS_UNBOUNDED
+        return self
+
+    def set_bounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> Self:
+        """Stop each partition before an offset: the source is bounded, and can be read in BATCH."""
+        self._stopping = _initializer(stopping_offsets_initializer)
+        self._boundedness = connector.Boundedness.BOUNDED
+        return self
+
+    def set_value_only_deserializer(self, deserialization_schema: DeserializationSchema[T]) -> Self:
+        """Deserialize the values with a schema; tombstones, which have no value, are skipped.
+
+        Raises:
+            ConfigurationError: if it is not a `DeserializationSchema`.
+        """
+        if not isinstance(deserialization_schema, DeserializationSchema):
+            raise ConfigurationError(
+                "set_value_only_deserializer takes a DeserializationSchema such as SimpleStringSchema(), not "
+                f"{deserialization_schema!r}"
+            )
+        self._schema = KafkaRecordDeserializationSchema.value_only(deserialization_schema)
+        return self
+
+    def set_deserializer(self, record_deserializer: KafkaRecordDeserializationSchema[T]) -> Self:
+        """Deserialize whole Kafka records: key, value, headers, time, partition and offset.
+
+        Raises:
+            ConfigurationError: if it is not a `KafkaRecordDeserializationSchema`.
+        """
+        if not isinstance(record_deserializer, KafkaRecordDeserializationSchema):
+            raise ConfigurationError(
+                f"set_deserializer takes a KafkaRecordDeserializationSchema, not {record_deserializer!r}; a schema of "
+                "values goes to set_value_only_deserializer"
+            )
+        self._schema = record_deserializer
+        return self
+
+    def set_client_id_prefix(self, prefix: str) -> Self:
+        """Set the prefix of the client ids of the readers."""
+        self._client_id_prefix = prefix
+        return self
+
+    def set_property(self, key: str, value: str) -> Self:
+        """Set a property of the source, of Kafka's Java consumer, or of librdkafka."""
+        self._properties[key] = str(value)
+        return self
+
+    def set_properties(self, props: Mapping[str, str]) -> Self:
+        """Set several properties."""
+        for key, value in props.items():
+            self.set_property(key, value)
+        return self
+
+    def _get_schema(self) -> KafkaRecordDeserializationSchema[T]:
+        """Return the schema, or raise ConfigurationError."""
+        if self._schema is None:
+            raise ConfigurationError("a Kafka source needs set_value_only_deserializer or set_deserializer")
+        return self._schema
+
+    def _check(self, options: client.ConsumerOptions) -> None:
+        """Check the starting and stopping offsets, and the properties."""
+        for initializer in (self._starting, self._stopping):
+            if options.group_id is None and initializer is not None and initializer.needs_group:
+                raise ConfigurationError("KafkaOffsetsInitializer.committed_offsets() needs set_group_id")
+        unconnected = {name: value for name, value in options.of_consumer(0).items() if name != "bootstrap.servers"}
+        client.make_consumer(
+            {**unconnected, "log_level": 0}
+        ).close()  # rejects properties that librdkafka does not know
+
+
+class KafkaSourceBuilder(ConsumerBuilder[T]):
     """Builder for `KafkaSource`.
 
     Examples:
@@ -439,21 +542,12 @@ class KafkaSourceBuilder(Generic[T]):
     """
 
     def __init__(self) -> None:
-        self._properties: dict[str, str] = {}
+        super().__init__()
         self._subscription: Subscription | None = None
-        self._starting = KafkaOffsetsInitializer.earliest()
-        self._stopping: KafkaOffsetsInitializer | None = None
-        self._boundedness = connector.Boundedness.CONTINUOUS_UNBOUNDED
-        self._schema: KafkaRecordDeserializationSchema[T] | None = None
-        self._client_id_prefix: str | None = None
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSourceBuilder[T]:
         """Set the bootstrap brokers, as `host:port,host:port`."""
         return self.set_property("bootstrap.servers", bootstrap_servers)
-
-    def set_group_id(self, group_id: str) -> KafkaSourceBuilder[T]:
-        """Set the consumer group for the offsets committed after each checkpoint; without it none are committed."""
-        return self.set_property("group.id", group_id)
 
     def set_topics(self, *topics: str) -> KafkaSourceBuilder[T]:
         """Read all partitions of these topics.
@@ -492,71 +586,6 @@ class KafkaSourceBuilder(Generic[T]):
         self._subscription = subscription
         return self
 
-    def set_starting_offsets(self, starting_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder[T]:
-        """Set where each partition starts; at its first record by default.
-
-        A job that continues from a checkpoint or savepoint starts at the positions in it. A partition that is
-        discovered later starts at its first record.
-        """
-        self._starting = _initializer(starting_offsets_initializer)
-        return self
-
-    def set_unbounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder[T]:
-        """Stop each partition before an offset, in a job that counts as unbounded."""
-        self._stopping = _initializer(stopping_offsets_initializer)
-        self._boundedness = connector.Boundedness.CONTINUOUS_UNBOUNDED
-        return self
-
-    def set_bounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder[T]:
-        """Stop each partition before an offset: the source is bounded, and can be read in BATCH."""
-        self._stopping = _initializer(stopping_offsets_initializer)
-        self._boundedness = connector.Boundedness.BOUNDED
-        return self
-
-    def set_value_only_deserializer(self, deserialization_schema: DeserializationSchema[T]) -> KafkaSourceBuilder[T]:
-        """Deserialize the values with a schema; tombstones, which have no value, are skipped.
-
-        Raises:
-            ConfigurationError: if it is not a `DeserializationSchema`.
-        """
-        if not isinstance(deserialization_schema, DeserializationSchema):
-            raise ConfigurationError(
-                "set_value_only_deserializer takes a DeserializationSchema such as SimpleStringSchema(), not "
-                f"{deserialization_schema!r}"
-            )
-        self._schema = KafkaRecordDeserializationSchema.value_only(deserialization_schema)
-        return self
-
-    def set_deserializer(self, record_deserializer: KafkaRecordDeserializationSchema[T]) -> KafkaSourceBuilder[T]:
-        """Deserialize whole Kafka records: key, value, headers, time, partition and offset.
-
-        Raises:
-            ConfigurationError: if it is not a `KafkaRecordDeserializationSchema`.
-        """
-        if not isinstance(record_deserializer, KafkaRecordDeserializationSchema):
-            raise ConfigurationError(
-                f"set_deserializer takes a KafkaRecordDeserializationSchema, not {record_deserializer!r}; a schema of "
-                "values goes to set_value_only_deserializer"
-            )
-        self._schema = record_deserializer
-        return self
-
-    def set_client_id_prefix(self, prefix: str) -> KafkaSourceBuilder[T]:
-        """Set the prefix of the client ids of the readers."""
-        self._client_id_prefix = prefix
-        return self
-
-    def set_property(self, key: str, value: str) -> KafkaSourceBuilder[T]:
-        """Set a property of the source, of Kafka's Java consumer, or of librdkafka."""
-        self._properties[key] = str(value)
-        return self
-
-    def set_properties(self, props: Mapping[str, str]) -> KafkaSourceBuilder[T]:
-        """Set several properties."""
-        for key, value in props.items():
-            self.set_property(key, value)
-        return self
-
     def build(self) -> KafkaSource[T]:
         """Build the source.
 
@@ -565,20 +594,14 @@ class KafkaSourceBuilder(Generic[T]):
         """
         if self._subscription is None:
             raise ConfigurationError("a Kafka source needs set_topics, set_topic_pattern or set_partitions")
-        if self._schema is None:
-            raise ConfigurationError("a Kafka source needs set_value_only_deserializer or set_deserializer")
+        schema = self._get_schema()
         options = client.consumer_options(
             self._properties, self._client_id_prefix, looks_once=self._stopping is not None
         )
-        for initializer in (self._starting, self._stopping):
-            if options.group_id is None and initializer is not None and initializer.needs_group:
-                raise ConfigurationError("KafkaOffsetsInitializer.committed_offsets() needs set_group_id")
-        unconnected = {name: value for name, value in options.of_consumer(0).items() if name != "bootstrap.servers"}
-        client.make_consumer(
-            {**unconnected, "log_level": 0}
-        ).close()  # rejects properties that librdkafka does not know
-        plan = ReadingPlan(self._subscription, self._starting, self._stopping, options)
-        return KafkaSource(plan, self._schema, self._boundedness)
+        self._check(options)
+        return KafkaSource(
+            ReadingPlan(self._subscription, self._starting, self._stopping, options), schema, self._boundedness
+        )
 
 
 def _initializer(value: KafkaOffsetsInitializer) -> KafkaOffsetsInitializer:
