@@ -66,8 +66,8 @@ def write_records(sink: Any, records: Sequence[Any]) -> None:
     writer.close()
 
 
-def write_rows(statement: str, rows: Sequence[Row]) -> None:
-    writer: Any = writer_of(statement).sink.create_writer(SinkHost())
+def write_rows(sink: Any, rows: Sequence[Row]) -> None:
+    writer: Any = sink.create_writer(SinkHost())
     for batch in parts(rows, AT_ONCE):
         arrays = [pa.array(column, kind) for column, kind in zip(zip(*batch, strict=True), KINDS, strict=True)]
         writer.write_columns(ColumnData(pa.RecordBatch.from_arrays(arrays, list(NAMES))), None)
@@ -146,11 +146,12 @@ class Kinesis:
         self.write_bare("sink", [json.dumps(dict(zip(NAMES, row, strict=True))) for row in self.rows])
 
     def contests(self) -> dict[str, tuple[Way, Way]]:
+        sink = writer_of(self.ddl("sink")).sink
         return {
             "kinesis, read texts": (self.read_texts, lambda: self.read_bare("texts", bytes.decode)),
             "kinesis, read rows of JSON": (self.read_rows, lambda: self.read_bare("documents", json.loads)),
             "kinesis, write texts": (self.write_texts, lambda: self.write_bare("sink", self.texts)),
-            "kinesis, write rows as JSON": (lambda: write_rows(self.ddl("sink"), self.rows), self.write_bare_rows),
+            "kinesis, write rows as JSON": (lambda: write_rows(sink, self.rows), self.write_bare_rows),
         }
 
 
@@ -166,12 +167,13 @@ class DynamoDb:
             KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
         )
 
-    def write(self) -> None:
-        write_rows(
+        self.sink = writer_of(
             f"CREATE TABLE t ({COLUMNS}, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'dynamodb', "
-            f"'table-name' = 'orders', 'sink.requests.max-inflight' = '1', {self.server.sql})",
-            self.rows,
-        )
+            f"'table-name' = 'orders', 'sink.requests.max-inflight' = '1', {server.sql})"
+        ).sink
+
+    def write(self) -> None:
+        write_rows(self.sink, self.rows)
 
     def write_bare(self) -> None:
         client = connect(self.server, "dynamodb")
@@ -223,6 +225,7 @@ def main() -> None:
     parser.add_argument("services", nargs="+", choices=("kinesis", "dynamodb", "sqs"))
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--only", default="", help="a part of the names of what is compared")
     arguments = parser.parse_args()
     servers: dict[str, tuple[Any, type[Any], int]] = {
         "kinesis": (kinesis_server, Kinesis, arguments.rows),
@@ -233,7 +236,8 @@ def main() -> None:
         start, contest, count = servers[service]
         with start() as server:
             for name, ways in contest(server, count).contests().items():
-                compare(name, count, arguments.runs, lambda ways=ways: ways)  # type: ignore[misc]
+                if arguments.only in name:
+                    compare(name, count, arguments.runs, lambda ways=ways: ways)  # type: ignore[misc]
 
 
 if __name__ == "__main__":

@@ -290,7 +290,7 @@ class Mongo(Contest):
         yield "source", lambda: None, self.read, self.read_bare
 
     def empty(self) -> None:
-        self.client.bench.orders.drop()
+        self.client.bench.orders.delete_many({})
 
     def write(self) -> None:
         address = MongoAddress(self.url, "bench", "orders")

@@ -13,8 +13,10 @@ subtask. A write of a whole document takes the place of one that still waits.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final, Generic, TypeVar
+
+import msgspec
 
 from penstock.base.errors import ConfigurationError, ContractError, WrongTypeError, WrongValueError, short_repr
 from penstock.base.secrets import hide
@@ -61,8 +63,7 @@ def mongo_settings(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class MongoWrite:
+class MongoWrite(msgspec.Struct, frozen=True, gc=False):
     """The write for a record. Create it by one of the static methods.
 
     Attributes:
@@ -100,8 +101,9 @@ class MongoWrite:
     @staticmethod
     def replace(id: Any, document: Mapping[str, Any] | Row) -> MongoWrite:
         """Write a whole document: in the place of the one with this `_id`, or as a new one."""
-        fields = {name: value for name, value in _fields(document).items() if name != ID}
-        return MongoWrite("replace", id, _encode({ID: id, **fields}))
+        fields = {ID: id, **_fields(document)}
+        fields[ID] = id
+        return MongoWrite("replace", id, _encode(fields))
 
     @staticmethod
     def set(id: Any, document: Mapping[str, Any] | Row, shard_keys: Mapping[str, Any] | None = None) -> MongoWrite:
@@ -133,7 +135,7 @@ class MongoWrite:
 
         if self.name == "delete":
             return pymongo.DeleteOne({ID: self.id})
-        document = bson("raw_bson.RawBSONDocument")(self.document)
+        document = _raw_document()(self.document)
         if self.name == "insert":
             return pymongo.InsertOne(document)
         if self.name == "replace":
@@ -141,7 +143,22 @@ class MongoWrite:
         return pymongo.UpdateOne({ID: self.id, **(self.shard_keys or {})}, document, upsert=True)
 
 
+@cache
+def _raw_document() -> Any:
+    """Return the class of a document that is BSON already."""
+
+    class RawDocument(bson("raw_bson.RawBSONDocument")):  # type: ignore[misc]
+        """One that pymongo does not decode to find out whether it has fields."""
+
+        def __bool__(self) -> bool:
+            return True
+
+    return RawDocument
+
+
 def _fields(document: Mapping[str, Any] | Row) -> Mapping[str, Any]:
+    if type(document) is dict:
+        return document
     fields = document.as_dict() if isinstance(document, Row) else document
     if not isinstance(fields, Mapping):
         raise WrongTypeError(f"a document is a dict or a Row with names, not a {type(document).__name__}")
@@ -155,13 +172,11 @@ def _encode(document: Mapping[str, Any]) -> bytes:
         TypeError: for a value without a form in BSON, such as a `date` or a `Decimal`.
         ValueError: for an integer of more than 64 bits, and for a name that BSON cannot have.
     """
-    from bson.errors import BSONError
-
     try:
         encoded: bytes = bson("encode")(document)
     except OverflowError as error:
         raise WrongValueError(f"a document has an integer of more than 64 bits: {short_repr(document)}") from error
-    except BSONError as error:
+    except bson("errors.BSONError") as error:
         raise WrongTypeError(f"the document {short_repr(document)} has no form in BSON: {error}") from error
     return encoded
 

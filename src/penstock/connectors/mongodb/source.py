@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import Enum
+from functools import cache
 from typing import Any, Final
 
 from penstock.base.errors import ConfigurationError, OperationError
@@ -46,6 +47,7 @@ def load_library(user: str) -> None:
     require("pymongo", user, "pymongo", "mongodb")
 
 
+@cache
 def bson(name: str) -> Any:
     """Return a name of the module `bson`, such as `objectid.ObjectId`."""
     module, _, attribute = name.rpartition(".")
