@@ -109,7 +109,7 @@ def test_a_source_that_stops(kafka: KafkaCluster, case: str) -> None:
     list_stream(kafka, east=producer.topics[:1], west=producer.topics[1:])
 
     def prepare() -> SourceUnderTest:
-        source = build(-1).set_bounded(LATEST).build()
+        source = build().set_bounded(LATEST).build()
         return SourceUnderTest(source, producer.written, order_of=describe_partition, real_time=True, silence_max=2_000)
 
     check_source(prepare, case, parallelisms=[1, 2], batch_sizes=[2], places=3)

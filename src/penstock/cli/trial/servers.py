@@ -195,6 +195,8 @@ def _settings(
         "offsets.topic.replication.factor": brokers,
         "transaction.state.log.replication.factor": brokers,
         "transaction.state.log.min.isr": max(1, brokers - 1),
+        "share.coordinator.state.topic.replication.factor": brokers,
+        "share.coordinator.state.topic.min.isr": max(1, brokers - 1),
         **_SMALL,
         **more,
     }

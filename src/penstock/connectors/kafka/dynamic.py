@@ -437,6 +437,8 @@ class DynamicKafkaSourceBuilder(source.ConsumerBuilder[T]):
         self._check(
             client.consumer_options({"bootstrap.servers": "-", **properties}, self._client_id_prefix, looks_once=True)
         )
+        # A bounded source asks once: it would never end otherwise.
+        is_bounded = self._boundedness is connector.Boundedness.BOUNDED
         interval_ms, failures, retention_ms = numbers[DISCOVERY_INTERVAL], numbers[FAILURES_MAX], numbers[RETENTION]
         settings = StreamSettings(
             service=self._service,
@@ -445,7 +447,7 @@ class DynamicKafkaSourceBuilder(source.ConsumerBuilder[T]):
             properties=properties,
             starting=self._starting,
             stopping=self._stopping,
-            interval_ms=interval_ms if interval_ms is not None and interval_ms > 0 else None,
+            interval_ms=interval_ms if interval_ms is not None and interval_ms > 0 and not is_bounded else None,
             failures_max=1 if failures is None else failures,
             retention_ms=_RETENTION_MS if retention_ms is None else retention_ms,
             client_id_prefix=self._client_id_prefix,

@@ -51,7 +51,8 @@ class KafkaStream:
     """
 
     stream_id: str
-    cluster_metadata_map: Mapping[str, ClusterMetadata]
+    #: not in the hash, so that streams may be in a set
+    cluster_metadata_map: Mapping[str, ClusterMetadata] = field(hash=False)
 
 
 class KafkaMetadataService(ABC):

@@ -11,6 +11,7 @@ from penstock.connectors.kafka.records import (
     KafkaRecordSerializationSchemaBuilder,
     KafkaTopicSelector,
 )
+from penstock.connectors.kafka.share_group import KafkaShareGroupSource
 from penstock.connectors.kafka.sink import KafkaSink, KafkaSinkBuilder
 from penstock.connectors.kafka.source import KafkaSource, KafkaSourceBuilder
 from penstock.datastream.connectors.base import DeliveryGuarantee
@@ -26,6 +27,7 @@ __all__ = [
     "KafkaRecordSerializationSchema",
     "KafkaRecordSerializationSchemaBuilder",
     "KafkaRecords",
+    "KafkaShareGroupSource",
     "KafkaSink",
     "KafkaSinkBuilder",
     "KafkaSource",
