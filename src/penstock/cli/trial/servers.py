@@ -155,11 +155,12 @@ def installation() -> Path:
     return installed(_NAME, _JARS, _format_storage)
 
 
-def _format_storage(directory: Path) -> None:
+def _format_storage(directory: Path, *features: str) -> None:
     # Formatting takes a JVM and a second, and its result is the same for all brokers except for one line.
     properties = directory / "format.properties"
     properties.write_text(_text(_settings(1, {1: (9092, 9093)}, directory / "formatted", {})))
     arguments = ["kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties)]
+    arguments += [argument for feature in features for argument in ("--feature", feature)]
     done = subprocess.run(_java_command(directory, arguments, 192), capture_output=True, text=True, check=False)
     if done.returncode:
         raise OperationError(f"Kafka's storage cannot be made: {done.stdout}{done.stderr}")
