@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -130,6 +131,10 @@ class MongoServer:
     def _answers(self) -> bool:
         from pymongo.errors import PyMongoError
 
+        if self.is_complete:  # a later pymongo does not speak to it
+            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+                return True
+            return False
         client = self.connect()
         try:
             client.admin.command("ping")
@@ -164,8 +169,23 @@ def mongo_server() -> Iterator[MongoServer]:
             "python -m tests.servers.install, with Java" if speaks_old else "python -m tests.servers.mongodb, with Go"
         )
         pytest.skip(f"there is no {name}: {advice}")
+    with _started(speaks_old) as server:
+        yield server
+
+
+@contextmanager
+def mongo_java_server() -> Iterator[MongoServer]:
+    """A mongo-java-server, for clients in Java. Skips the test where there is none."""
+    if not (cache() / f"mongo-java-{_JAVA}").exists():
+        pytest.skip("there is no mongo-java-server: python -m tests.servers.install, with Java")
+    with _started(True) as server:
+        yield server
+
+
+@contextmanager
+def _started(is_complete: bool) -> Iterator[MongoServer]:
     with tempfile.TemporaryDirectory(prefix="penstock-mongo-") as directory:
-        server = MongoServer(Path(directory), speaks_old)
+        server = MongoServer(Path(directory), is_complete)
         try:
             server.start()
             yield server

@@ -21,6 +21,7 @@ SPARK: Final = version("pyspark")
 SMALL: Final = {
     "postgresql": "org.postgresql:postgresql:42.7.7",
     "mariadb": "org.mariadb.jdbc:mariadb-java-client:3.5.6",
+    "mongodb": "org.mongodb.spark:mongo-spark-connector_2.13:10.5.0",
     "avro": f"org.apache.spark:spark-avro_2.13:{min(SPARK, _AVRO_MAX)}",
 }
 #: for Spark 4.0

@@ -237,7 +237,7 @@ def test_streams_read_what_spark_reads(spark: SparkHandle, mode: str, target: st
     with tables.execute_sql(query).collect() as rows:
         found = sorted(tuple(row) for row in rows)
     assert found == [(n, f"{n}.00", n, n, "2020-01-01 00:00:01.123", "1582-10-04") for n in range(10, 50)]
-    tables.execute_sql("CREATE TABLE wrong (n STRING) WITH ('connector' = 'spark', 'table' = 'read_by_streams')")
+    tables.execute_sql("CREATE TABLE wrong (q STRING) WITH ('connector' = 'spark', 'table' = 'read_by_streams')")
     with pytest.raises(PenstockError, match="has 1 columns, and the Spark data frame that it reads has 6: n, d, s"):
         list(tables.execute_sql("SELECT * FROM wrong").collect())
     spark.session.range(1).createOrReplaceTempView("of_one")

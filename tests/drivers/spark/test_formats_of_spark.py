@@ -1,7 +1,7 @@
-"""Formats of Spark that need jars, in both directions: Avro, and JDBC with PostgreSQL and MariaDB.
+"""Formats of Spark that need jars, in both directions: Avro, JDBC with PostgreSQL and MariaDB, and MongoDB's own.
 
 A session takes jars only when its JVM starts. So all of it runs in one process of its own, whose `spark.jars` they are:
-`python -m tests.drivers.spark.test_formats_of_spark FOLDER POSTGRESQL MARIADB` prints what it saw, as JSON.
+`python -m tests.drivers.spark.test_formats_of_spark FOLDER POSTGRESQL MARIADB MONGODB` prints what it saw, as JSON.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import pytest
 from tests.servers import spark_jars
+from tests.servers.mongodb import mongo_java_server
 from tests.servers.mysql import mysql_server
 from tests.servers.postgres import postgres_server
 
@@ -29,7 +30,7 @@ from penstock.sql.data.errors import ValidationError
 from penstock.table import EnvironmentSettings, TableEnvironment
 
 ROOT: Final = Path(__file__).parents[3]
-JARS: Final = ("avro", "postgresql", "mariadb")
+JARS: Final = ("avro", "postgresql", "mariadb", "mongodb")
 COLUMNS: Final = "n BIGINT, t STRING, d DECIMAL(20, 4), x DOUBLE, b BOOLEAN, w DATE"
 VALUES: Final = (
     "(9223372036854775807, 'it''s \"ü\" \\', CAST('1234567890123456.7891' AS DECIMAL(20, 4)), 0.1, TRUE, "
@@ -62,13 +63,18 @@ def make_settings(folder: str) -> dict[str, str]:
     }
 
 
-def copy_values(folder: str, name: str, options: str) -> list[str]:
-    """Write the values with the connector `spark` in a streaming job, and read them in another one."""
+def copy_values(folder: str, name: str, options: str, left_out: str = "") -> list[str]:
+    """Write the values with the connector `spark` in a streaming job, and read them in another one.
+
+    `left_out` is a column that the format does not take.
+    """
+    columns = ", ".join(column for column in re.split(r", (?=[a-z] )", COLUMNS) if column[0] != left_out)
+    chosen = ", ".join(name for name in "ntdxbw" if name != left_out)
     tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     for key, value in make_settings(folder).items():
         tables.get_config().set(key, value)
-    tables.execute_sql(f"CREATE TABLE {name} ({COLUMNS}) WITH ('connector' = 'spark', {options})")
-    tables.execute_sql(f"INSERT INTO {name} SELECT * FROM (VALUES {VALUES}) AS v(n, t, d, x, b, w)")
+    tables.execute_sql(f"CREATE TABLE {name} ({columns}) WITH ('connector' = 'spark', {options})")
+    tables.execute_sql(f"INSERT INTO {name} SELECT {chosen} FROM (VALUES {VALUES}) AS v(n, t, d, x, b, w)")
     with tables.execute_sql(f"SELECT * FROM {name}").collect() as rows:
         return sorted("(" + ", ".join(str(v) if hasattr(v, "year") else repr(v) for v in row) + ")" for row in rows)
 
@@ -129,8 +135,12 @@ def write_epochs(folder: str, url: str, user: str, told: dict[str, Any]) -> None
             told[f"{dialect} {name}"] = str(error)
 
 
-def main(folder: str, postgres: str, mariadb: str) -> None:
+def main(folder: str, postgres: str, mariadb: str, mongodb: str) -> None:
     told: dict[str, Any] = {"avro": copy_values(folder, "a", f"'format' = 'avro', 'path' = '{folder}/avro'")}
+    place = f"'option.connection.uri' = '{mongodb}', 'option.database' = 'shop', 'option.collection' = 'copied'"
+    # The server has no statistics of collections, by which other partitioners divide them.
+    place += ", 'option.partitioner' = 'com.mongodb.spark.sql.connector.read.partitioner.SinglePartitionPartitioner'"
+    told["mongodb"] = copy_values(folder, "documents", f"'format' = 'mongodb', {place}", left_out="w")
     for url, user in ((postgres, "postgres"), (mariadb, "root")):
         options = f"'format' = 'jdbc', 'option.url' = '{url}', 'option.user' = '{user}', 'option.dbtable' = 'copied'"
         dialect = url.split(":")[1]
@@ -150,8 +160,9 @@ def told() -> Iterator[dict[str, Any]]:
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-formats-"))
         postgres, mariadb = stack.enter_context(postgres_server()), stack.enter_context(mysql_server("mariadb"))
+        mongodb = stack.enter_context(mongo_java_server())
         urls = [postgres.jdbc_url(), f"jdbc:mariadb://127.0.0.1:{mariadb.port}/{mariadb.new_database()}"]
-        command = [sys.executable, "-m", "tests.drivers.spark.test_formats_of_spark", folder, *urls]
+        command = [sys.executable, "-m", "tests.drivers.spark.test_formats_of_spark", folder, *urls, mongodb.uri]
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr[-4000:]
         seen: dict[str, Any] = json.loads(Path(f"{folder}/told.json").read_text())
@@ -178,6 +189,11 @@ DIALECTS = pytest.mark.parametrize("dialect", ["postgresql", "mariadb"])
 @pytest.mark.parametrize("kind", ["avro", "postgresql", "mariadb"])
 def test_values_go_out_and_come_back_as_they_were(told: dict[str, Any], kind: str) -> None:
     assert told[kind] == EXPECTED
+
+
+def test_a_format_of_a_third_party(told: dict[str, Any]) -> None:
+    """A frame of MongoDB has an `_id`, and its columns in another order; a DATE would come back as a TIMESTAMP."""
+    assert told["mongodb"] == [re.sub(r", \d{4}-\d\d-\d\d\)", ")", row) for row in EXPECTED]
 
 
 def test_the_statements_of_the_page_run(told: dict[str, Any]) -> None:

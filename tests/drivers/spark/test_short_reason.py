@@ -54,6 +54,11 @@ CALL = "An error occurred while calling o103.collectToPython.\n: org.apache.spar
             f"the workers' Python, /no/python, cannot be run: {PYTHON_REMEDY}",
         ),
         ("java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.\n\tat", "Spark was stopped"),
+        (
+            f"{CALL}org.apache.spark.SparkException: Writing job failed.\n\tat x\nCaused by: org.y.DataException: it "
+            "went wrong\n\tat y\nCaused by: com.z.SocketException: the end of the stream\n\tat z",
+            "Writing job failed: the end of the stream",
+        ),
         ("", "RuntimeError"),
     ],
 )

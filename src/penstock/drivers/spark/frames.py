@@ -341,6 +341,21 @@ def arrow_schema(schema: StructType) -> pa.Schema:
         raise UnsupportedError(f"a column of the data frame has a type that cannot be read: {error}") from error
 
 
+def find_columns(declared: Sequence[str], present: Sequence[str]) -> list[int] | None:
+    """Return where the declared columns are in a frame that has all of their names; None if it lacks one.
+
+    Names that differ only in case are one name for Spark, so a frame that has such names has none.
+
+    Examples:
+        >>> from penstock.drivers.spark.frames import find_columns
+        >>> find_columns(["n", "t"], ["_id", "t", "n"])
+        [2, 1]
+    """
+    places = {name: place for place, name in enumerate(present)}
+    is_clear = len({name.lower() for name in present}) == len(present)
+    return [places[name] for name in declared] if is_clear and places.keys() >= {*declared} else None
+
+
 def packed_frame(frame: DataFrame) -> DataFrame:
     """Return a data frame with each variant as the bytes of a packed one, in columns that Spark still prunes."""
     from pyspark.sql import functions, types

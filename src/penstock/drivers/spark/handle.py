@@ -39,6 +39,7 @@ import penstock
 from penstock.base.configuration import Configuration
 from penstock.base.errors import OperationError, shorten
 from penstock.base.options import PYTHON_ARCHIVES, PYTHON_FILES
+from penstock.base.secrets import hide
 from penstock.drivers.running_job import find_job_page
 from penstock.drivers.spark.python_workers import DAEMON, DAEMON_SETTING
 
@@ -369,7 +370,15 @@ def short_reason(error: BaseException) -> str:
         return "its JVM exited immediately; its output is above"
     if lost := re.search(r"ExecutorLostFailure \(executor (\S+) exited[^)]*\) Reason: ([^\n]*)", text):
         return shorten(f"its Spark executor {lost[1]} was lost: {lost[2]}")
-    return shorten(_first_words(text) or kind)
+    words = _first_words(text)
+    if words.startswith(_WRITE_FAILED) and (causes := _CAUSE.findall(text)):
+        words = f"{words.rstrip('.')}: {hide(_first_words(causes[-1]))}"
+    return shorten(words or kind)
+
+
+#: How Spark begins errors of outputs, which say nothing but that.
+_WRITE_FAILED: Final = ("Writing job failed", "Job aborted", "[TASK_WRITE_FAILED]")
+_CAUSE: Final = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
 
 
 def _first_words(text: str) -> str:

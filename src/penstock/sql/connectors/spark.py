@@ -230,7 +230,7 @@ class _CopySource(connector.Source[Any, FileSplit]):
         Raises:
             ValidationError: if the columns of the data frame are not as declared.
         """
-        from penstock.drivers.spark.frames import DataFrameSource, arrow_schema
+        from penstock.drivers.spark.frames import DataFrameSource, arrow_schema, find_columns
         from penstock.drivers.spark.session import session_of_program
 
         frame = self._load(session_of_program(self._settings))
@@ -238,6 +238,9 @@ class _CopySource(connector.Source[Any, FileSplit]):
             raise ValidationError(
                 f"table {self._title} is a streaming data frame: TableEnvironment.from_dataframe() makes a table of it"
             )
+        places = find_columns([column.name for column in self._schema], frame.columns)
+        if places is not None:
+            frame = frame.select(*[frame[place] for place in places])
         kinds = [field.dataType.simpleString().upper() for field in frame.schema.fields]
         self._check(arrow_schema(frame.schema), kinds)
         frame = frame.toDF(*_names(self._schema))

@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from penstock.base.errors import UnsupportedError
 from penstock.drivers.spark import table_queries
-from penstock.drivers.spark.frames import packed_frame
+from penstock.drivers.spark.frames import find_columns, packed_frame
 from penstock.runtime.columns import as_columns
 from penstock.runtime.connector import Boundedness
 from penstock.runtime.records import Batch
@@ -577,6 +577,9 @@ def _of_spark(planner: BatchPlanner, frame: Callable[[], Any], name: str | None,
         raise _unbounded(title)
     cols = table.columns
     names = [field.name for field in cols]
+    places = find_columns([field.name for field in node.schema], names)
+    if places is not None:
+        cols, names = tuple(cols[place] for place in places), [names[place] for place in places]
     if len(cols) != len(node.schema):
         raise ValidationError(
             f"table '{title}' has {len(node.schema)} columns, and the Spark data frame that it reads has {len(cols)}: "
