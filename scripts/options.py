@@ -10,7 +10,7 @@ import re
 import sys
 from pathlib import Path
 
-from penstock.base import gateway_options, lineage, options
+from penstock.base import lineage, options, server_options
 from penstock.base import metrics as metric_options
 from penstock.base.config_options import BYTES_COUNT, DURATION_MS, ConfigOption, render
 
@@ -25,7 +25,7 @@ tree (`execution.micro-batch.`). All keys under `spark.` are passed to a Spark s
 duration is a number of milliseconds, or a string such as `20 ms`, `10 s`, `5 min`; a size is a number of bytes, or a
 string such as `64 mb`. An option without a default is unset.
 """
-_MODULES = (options, gateway_options, lineage, metric_options)
+_MODULES = (options, server_options, lineage, metric_options)
 HEADING = re.compile(r"^# ([A-Z][^-]+?) -{3,}$", re.MULTILINE)
 UNITS_MS = [("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1)]
 UNITS_BYTES = [("mb", 1 << 20), ("kb", 1 << 10), ("bytes", 1)]

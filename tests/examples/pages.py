@@ -167,6 +167,7 @@ PAGES: dict[str, Page] = {
     ),
     # Minutes on Spark, where tests/gelly runs some algorithms.
     "docs/gelly.md": Page(targets=("local",)),
+    "docs/history.md": Page(None, ("2", "4", "6"), targets=("local",)),
     "docs/iceberg.md": Page(("[('c0', 810.0), ('c1', 773.5), ('c2', 796.5)]",), targets=("local",)),
     "docs/logs-and-events.md": Page(None, ("CREATED -> RUNNING", "RUNNING -> FINISHED")),
     "docs/kafka.md": Page(targets=("local",), servers=("kafka",)),

@@ -8,7 +8,7 @@ import { time } from "./lib/format";
 import { href, route } from "./lib/route";
 import { useStore } from "./lib/store";
 import { choice, type Choice } from "./lib/theme";
-import type { Overview } from "./lib/types";
+import type { Overview, PageConfig } from "./lib/types";
 import { OperationList } from "./parts/operation_list";
 import { ClusterView } from "./views/cluster";
 import { JobView } from "./views/job";
@@ -62,20 +62,22 @@ function View({ parts }: { parts: string[] }): JSX.Element {
 
 function Top({ place }: { place: string }): JSX.Element {
   const overview = useFeed<Overview>("/overview").data;
+  const isHistory = useFeed<PageConfig>("/config", 0).data?.features["web-history"] === true;
   return (
     <header class="top">
       <a class="name" href={href("jobs")}>
         Penstock
       </a>
       <nav aria-label="Places">
-        {PLACES.map(([key, title]) => (
+        {PLACES.filter(([key]) => !isHistory || key !== "workers").map(([key, title]) => (
           <a key={key} href={href(key)} aria-current={key === place ? "page" : undefined}>
             {title}
           </a>
         ))}
       </nav>
       <span class="grow" />
-      {overview && (
+      {isHistory && <span class="slots">History: jobs that have ended</span>}
+      {overview && !isHistory && (
         <span class="slots">
           {overview["jobs-running"]} running · {overview.taskmanagers} workers ·{" "}
           {overview["slots-total"] - overview["slots-available"]} of {overview["slots-total"]} slots

@@ -7,7 +7,7 @@ for bytes. An option without a default reads as None when it is not set. Keys ar
 from __future__ import annotations
 
 from penstock.base import config_options as value_types
-from penstock.base import gateway_options, lineage  # noqa: F401 - their options are in the registry, too
+from penstock.base import lineage, server_options  # noqa: F401 - their options are in the registry, too
 from penstock.base.config_options import (
     BOOLEAN,
     COUNT,

@@ -16,6 +16,7 @@ _MODULES: Final = {
     "config": "tools",
     "demo": "tools",
     "gateway": "run",
+    "history": "tools",
     "info": "jobs",
     "list": "jobs",
     "logs": "jobs",

@@ -2,7 +2,7 @@
 
 A program without observers pays one dictionary entry per job. The first job whose configuration requests REST starts
 the server, and a job that names reporters starts them. They serve all jobs of the process, including running ones,
-until the process ends.
+until the process ends. A job that names a directory of archives is written there at its end (`archive`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from penstock.base import lineage as lineage_options
-from penstock.base import options
+from penstock.base import options, server_options
 from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError
 from penstock.drivers import running_job as job_pages
@@ -62,8 +62,8 @@ class Attachment:
         """Start the server and reporters that a configuration requests, unless they run, before the job begins.
 
         Raises:
-            ConfigurationError: if options of the REST API or of a reporter are wrong or unsafe, or an event listener is
-                invalid.
+            ConfigurationError: if options of the REST API, of a reporter or of archives are wrong or unsafe, or an
+                event listener is invalid.
             OperationError: if no port is free.
             UnsupportedError: if it requests something that Penstock lacks.
         """
@@ -72,6 +72,10 @@ class Attachment:
             from penstock.server import lineage
 
             lineage.check(configuration)
+        if configuration.read(server_options.ARCHIVE_DIR) is not None:
+            from penstock.server.history import archive
+
+            archive.check_directory(configuration)
         with self._lock:
             if any(key.startswith(_REPORTERS) for key in configuration.key_set()):
                 from penstock.server.reporters.reporting import start_reporters
@@ -110,6 +114,10 @@ class Attachment:
 
             more = [lambda: OpenLineageListener(graph, configuration, build_transport(configuration))]
         subscribe_configured(dispatched.events, job, configuration, more)
+        if (directory := configuration.read(server_options.ARCHIVE_DIR)) is not None:
+            from penstock.server.history import archive
+
+            archive.archive_at_end(dispatched, directory)
         with self._lock:
             if self._server is not None:
                 self._server.stop_at_exit()

@@ -6,7 +6,7 @@ import { useFeed } from "../lib/feed";
 import { count, duration, jobName, time } from "../lib/format";
 import { hasEnded } from "../lib/job_watch";
 import { href } from "../lib/route";
-import type { JobSummary, Overview } from "../lib/types";
+import type { JobSummary, Overview, PageConfig } from "../lib/types";
 import { Awaited, Bar, Figure, Figures, Panel } from "../parts/basics";
 import { JobStatus, Restarts } from "../parts/failures";
 import { Table, type Column } from "../parts/table";
@@ -54,6 +54,7 @@ function Tasks({ job }: { job: JobSummary }): JSX.Element {
 export function JobList(): JSX.Element {
   const answer = useFeed<{ jobs: JobSummary[] }>("/jobs/overview");
   const overview = useFeed<Overview>("/overview").data;
+  const isHistory = useFeed<PageConfig>("/config", 0).data?.features["web-history"] === true;
   useEffect(() => {
     document.title = "Jobs · Penstock";
   }, []);
@@ -65,28 +66,32 @@ export function JobList(): JSX.Element {
       <h1>Jobs</h1>
       {overview && (
         <Figures>
-          <Figure label="Running" value={count(overview["jobs-running"])} />
+          {!isHistory && <Figure label="Running" value={count(overview["jobs-running"])} />}
           <Figure label="Finished" value={count(overview["jobs-finished"])} />
           <Figure label="Canceled" value={count(overview["jobs-cancelled"])} />
           <Figure label="Failed" value={count(overview["jobs-failed"])} />
-          <Figure label="Workers" value={count(overview.taskmanagers)} />
-          <Figure label="Free slots" value={`${count(overview["slots-available"])} of ${count(overview["slots-total"])}`} />
+          {!isHistory && <Figure label="Workers" value={count(overview.taskmanagers)} />}
+          {!isHistory && (
+            <Figure label="Free slots" value={`${count(overview["slots-available"])} of ${count(overview["slots-total"])}`} />
+          )}
         </Figures>
       )}
       <Awaited answer={answer} what="jobs" />
       {answer.data && (
         <>
-          <Panel title="Running jobs">
-            <Table
-              label="Running jobs"
-              rows={running}
-              columns={COLUMNS.slice(0, -1)}
-              id={(job) => job.jid}
-              sortedBy="start"
-              descending
-              empty="No job runs. One that you start on this server shows up here."
-            />
-          </Panel>
+          {!isHistory && (
+            <Panel title="Running jobs">
+              <Table
+                label="Running jobs"
+                rows={running}
+                columns={COLUMNS.slice(0, -1)}
+                id={(job) => job.jid}
+                sortedBy="start"
+                descending
+                empty="No job runs. One that you start on this server shows up here."
+              />
+            </Panel>
+          )}
           <Panel title="Ended jobs">
             <Table
               label="Ended jobs"

@@ -269,7 +269,7 @@ def gateway_command(target: str | None, properties: Sequence[str], port: str | N
 
     It listens on this host only, unless options say otherwise. Its jobs run in this process.
     """
-    from penstock.base.gateway_options import GATEWAY_PORT
+    from penstock.base.server_options import GATEWAY_PORT
     from penstock.cli.client.rest_client import parse_options
     from penstock.cli.gateway.engine import run_gateway
     from penstock.cli.program.launch import RunFlags, options_of_flags

@@ -1,8 +1,9 @@
-"""The commands around jobs: configuration, packaging, shell completion, the demo, trial servers, simulation, version.
+"""The commands around jobs: configuration, packaging, completion, history, demo, trial servers, simulation, version.
 
 - `penstock config`: the options in effect outside of programs, and the meaning of an option.
 - `penstock package-env`: an archive of Python and its packages.
 - `penstock completion`: shell completion of commands and options.
+- `penstock history`: a server that shows jobs after their end.
 - `penstock demo`: a job that loses a worker and still produces the correct result.
 - `penstock try`: servers for trying out Penstock.
 - `penstock sim`: simulated clusters, one per seed.
@@ -88,6 +89,45 @@ def completion_command(ctx: click.Context, shell: str) -> None:
     if completion_class is None:
         raise click.ClickException(f"click has no completion for {shell}")
     click.echo(completion_class(ctx.find_root().command, {}, "penstock", "_PENSTOCK_COMPLETE").source())
+
+
+@click.command("history")
+@click.option(
+    "--dir", "directories", multiple=True, metavar="DIR", help="Set historyserver.archive.fs.dir (repeatable)."
+)
+@click.option("--port", metavar="PORT", help="Set historyserver.web.port; 8082 by default.")
+@click.option("-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set an option (repeatable).")
+def history_command(directories: Sequence[str], port: str | None, properties: Sequence[str]) -> None:
+    """Serve Flink's REST API and the page about jobs that have ended, until Ctrl-C or SIGTERM.
+
+    It reads the archives that jobs with jobmanager.archive.fs.dir have written. It listens on this host only, unless
+    options say otherwise.
+    """
+    import signal
+    import time
+
+    from penstock.base import server_options
+    from penstock.base.configuration import Configuration
+    from penstock.base.secrets import remember
+    from penstock.cli.client.rest_client import parse_options, resolve_settings
+    from penstock.drivers.logs import log_to_stderr_by_default
+    from penstock.server.history.server import HistoryServer
+
+    options = {key: setting.value for key, setting in resolve_settings(parse_options(properties)).items()}
+    if directories:
+        options[server_options.HISTORY_DIRS.key()] = ",".join(directories)
+    if port is not None:
+        options[server_options.HISTORY_WEB_PORT.key()] = port
+    log_to_stderr_by_default()
+    remember(options)
+    # A handler interrupts the main thread anywhere, so it takes no lock, as that of an event.
+    ends: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: ends.append(number))
+    with HistoryServer(Configuration.from_dict(options)) as server:
+        click.echo(f"History server at {server.url}")
+        while not ends:
+            time.sleep(0.2)  # a signal that another thread receives does not end it
 
 
 @click.command("demo")

@@ -30,8 +30,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from penstock.base import gateway_options as known
 from penstock.base import options as rest
+from penstock.base import server_options as known
 from penstock.base.configuration import Configuration
 from penstock.base.errors import (
     ConfigurationError,

@@ -32,7 +32,7 @@ import ipaddress
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
@@ -344,21 +344,24 @@ T = TypeVar("T")
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def application(context: RestContext, settings: RestSettings) -> Starlette:
-    """Build the application with all routes, each with and without /v1."""
+def application(
+    context: RestContext, settings: RestSettings, table: Sequence[routing.Route] | None = None
+) -> Starlette:
+    """Build the application with all routes of a table, by default `ROUTES`, each with and without /v1."""
     context.settings = settings
+    table = ROUTES if table is None else table
     door = Door(context, settings)
     described = routing.Route(
         "GET",
         OPENAPI_PATH,
-        lambda call: document(ROUTES, cookie_name(call.context.port)),
+        lambda call: document(table, cookie_name(call.context.port)),
         "This document.",
         dict[str, Any],
     )
     routes = [
         StarletteRoute(prefix + starlette_path(route.path), door.endpoint(route), methods=[route.method])
         for prefix in ("", "/v1")
-        for route in [*ROUTES, described]
+        for route in [*table, described]
     ]
     routes += [StarletteRoute(path, door.page, methods=["GET"]) for path in ("/", "/assets/{name:str}")]
     return Starlette(routes=routes, exception_handlers={HTTPException: door.refuse_unrouted})

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from penstock.base import gateway_options as options
+from penstock.base import server_options as options
 from penstock.base.errors import UnsupportedError
 from penstock.base.options import RUNTIME_MODE
 from penstock.sql.catalogs.catalog import DEFINITION, CatalogBaseTable
