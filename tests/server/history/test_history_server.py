@@ -99,12 +99,17 @@ def get(url: str) -> tuple[int, Any]:
 def test_a_job_is_shown_after_its_end_as_the_live_server_showed_it(tmp_path: Path) -> None:
     failed_id = str(fail(tmp_path, "STREAMING").get_job_id())
     answers = archived(tmp_path, failed_id)
+    (listed,) = json.loads(answers.pop("/jobs/overview"))["jobs"]
     options = {"historyserver.archive.fs.dir": str(tmp_path / "archive"), "historyserver.web.port": "0"}
     with HistoryServer(Configuration.from_dict(options)) as server:
         wait_until(lambda: get(f"{server.url}/jobs")[1]["jobs"], "the job")
         for path_of_answer, text in answers.items():
             assert get(f"{server.url}{path_of_answer}") == (200, json.loads(text)), path_of_answer
             assert get(f"{server.url}/v1{path_of_answer}") == (200, json.loads(text)), path_of_answer
+        details = json.loads(answers[f"/jobs/{failed_id}"])
+        assert details["last-failure"] > 0
+        own = {name: details[name] for name in ("restarts", "last-failure")}
+        assert get(f"{server.url}/jobs/overview") == (200, {"jobs": [listed | own]})
         overview = get(f"{server.url}/overview")[1]
         assert (overview["jobs-failed"], overview["jobs-running"], overview["taskmanagers"]) == (1, 0, 0)
         features = get(f"{server.url}/config")[1]["features"]

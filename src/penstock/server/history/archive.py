@@ -24,6 +24,7 @@ Source: Flink's `FsJsonArchivist`, `ArchivePathUtils` and `OnlyExecutionGraphJso
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import posixpath
@@ -65,6 +66,8 @@ OUTCOME_SECONDS: Final = 5.0
 FILE_BYTES_MAX: Final = 256 << 20
 
 OVERVIEW: Final = "/jobs/overview"
+#: Fields of a job in the overview that Flink does not have. The job's details have them too.
+OWN_FIELDS: Final = ("restarts", "last-failure")
 APPLICATIONS_OVERVIEW: Final = "/applications/overview"
 #: Parameters of paths whose values a job's view has.
 _PARAMETERS: Final = frozenset({"jobid", "vertexid", "subtaskindex", "attempt", "checkpointid", "rescaleuuid"})
@@ -222,7 +225,14 @@ def _render(route: Route, context: RestContext, path: dict[str, str]) -> Archive
     except Exception:  # noqa: BLE001 - an answer that fails costs no others
         _log.exception("GET %s fails, and is left out of the archive", where)
         return None
-    return ArchivedJson(where, hide_json(answer.body.decode()))
+    body = _without_own_fields(answer.body) if where == OVERVIEW else answer.body
+    return ArchivedJson(where, hide_json(body.decode()))
+
+
+def _without_own_fields(overview: bytes) -> bytes:
+    """Return an overview with Flink's fields alone: its history server shows no job that has others."""
+    jobs = msgspec.json.decode(overview)["jobs"]
+    return msgspec.json.encode({"jobs": [{k: v for k, v in job.items() if k not in OWN_FIELDS} for job in jobs]})
 
 
 def write_archive(job: DispatchedJob, directory: str) -> None:
@@ -236,20 +246,38 @@ def write_archive(job: DispatchedJob, directory: str) -> None:
     write_named(fs, path, job.job_id, msgspec.json.encode(render_archive(job)))
 
 
+#: By job, what is set once the job is archived, or cannot be.
+_awaited: Final[dict[DispatchedJob, threading.Event]] = {}
+
+
 def archive_at_end(job: DispatchedJob, directory: str) -> None:
     """Write the archive of a job once it has ended for good; log an error if that fails."""
     url = absolute_url(directory)
+    is_over = _awaited[job] = threading.Event()
+
+    def archive() -> None:
+        try:
+            _archive_in_time(job, url)
+        finally:
+            _awaited.pop(job, None)
+            is_over.set()
 
     def on_end(_: Future[Any]) -> None:
-        # Not a daemon, as the thread of this call is: the interpreter waits for it, or a program that ends with its job
-        # would lose the archive.
-        thread = threading.Thread(target=_archive_in_time, args=(job, url), name="penstock-archive", daemon=False)
         try:
-            thread.start()
+            threading.Thread(target=archive, name="penstock-archive", daemon=True).start()
         except RuntimeError:  # the interpreter ends already, and starts no more threads
             _archive(job, url)
+            is_over.set()
 
     job.handle.get_job_execution_result().add_done_callback(on_end)
+
+
+@atexit.register
+def _await_archives() -> None:
+    """Wait for the archives of jobs that have ended: a program may end with its job, before the callback of its end."""
+    for job, is_over in list(_awaited.items()):
+        if job.handle.get_job_execution_result().done():
+            is_over.wait(ARCHIVE_SECONDS)
 
 
 def _archive_in_time(job: DispatchedJob, directory: str) -> None:
@@ -498,4 +526,7 @@ def parse_archive(data: bytes, kind: Kind, archive_id: str) -> tuple[dict[str, s
     entry = next((entry for entry in entries if entry.get(name) == archive_id), None)
     if entry is None:
         raise ValueError(f"the {kind} {archive_id} is not in its {path}")
+    details = msgspec.json.decode(answers.get(f"/jobs/{archive_id}", "{}"))
+    if isinstance(details, dict):
+        entry |= {field: details[field] for field in OWN_FIELDS if field in details}
     return answers, entry
