@@ -150,7 +150,7 @@ HISTORY_WEB_REFRESH_MS = values.option(
     "historyserver.web.refresh-interval",
     values.POSITIVE_TIME_MS,
     10_000,
-    "How often a page shall ask the history server; it is told so by /config.",
+    "How often the web page asks the history server.",
 )
 HISTORY_WEB_SSL_ENABLED = values.option(
     "historyserver.web.ssl.enabled",

@@ -19,8 +19,9 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -213,6 +214,18 @@ def command(run: Callable[..., str], kills: int, rate: float, pause_s: tuple[flo
         print(run(seed, kills, rate, target, pause))
 
     return main
+
+
+def run_with_mode(run: Callable[..., str], modes: Sequence[str]) -> None:
+    """Run the command of a proof that has modes; without `--mode` in the command line, the first of them."""
+    mode = modes[0]
+    if "--mode" in sys.argv:
+        at = sys.argv.index("--mode")
+        mode = sys.argv[at + 1]
+        del sys.argv[at : at + 2]
+    assert mode in modes, f"--mode is one of {', '.join(modes)}"
+    what = "Kill workers, drivers and the server, and look at what comes out."
+    command(partial(run, mode=mode), 20, 300.0, (0.5, 4.0), what)()
 
 
 #: What the command is for.

@@ -16,13 +16,12 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Collection, Mapping
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
-from tests.connectors.kafka.kills import command
+from tests.connectors.kafka.kills import run_with_mode
 from tests.connectors.rabbitmq.kills import VICTIMS, Broker, Feeder, Lines, QueueJob, run_kills
 from tests.connectors.rabbitmq.pipeline import run_job
 from tests.servers.kafka import KafkaCluster, kafka_server
@@ -156,25 +155,8 @@ def run(
         return f"{mode}, {changes // CHANGES} changes of the stream: {outcome}"
 
 
-def main() -> None:
-    """Take `--mode dynamic` or `share` from the command line; the other options are those of all proofs."""
-    mode = "dynamic"
-    if "--mode" in sys.argv:
-        at = sys.argv.index("--mode")
-        mode = sys.argv[at + 1]
-        del sys.argv[at : at + 2]
-
-    command(
-        partial(run, mode=mode),
-        20,
-        300.0,
-        (0.5, 4.0),
-        "Kill workers, drivers and the broker, and look at what comes out.",
-    )()
-
-
 if __name__ == "__main__":
     if sys.argv[1:2] and sys.argv[1].startswith("{"):
         run_pipeline(**json.loads(sys.argv[1]))
     else:
-        main()
+        run_with_mode(run, ("dynamic", "share"))

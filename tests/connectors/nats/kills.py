@@ -16,12 +16,11 @@ import random
 import sys
 import tempfile
 from collections.abc import Callable, Coroutine, Mapping
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from tests.connectors.kafka.kills import command
+from tests.connectors.kafka.kills import run_with_mode
 from tests.connectors.rabbitmq.kills import VICTIMS, Broker, Feeder, Lines, QueueJob, run_kills
 from tests.connectors.rabbitmq.pipeline import run_job
 from tests.servers.queues import NatsServer, nats_server
@@ -117,25 +116,8 @@ def run(
         return f"{mode}: {outcome}"
 
 
-def main() -> None:
-    """Take `--mode sequence` or `durable` from the command line; the other options are those of all proofs."""
-    mode = "sequence"
-    if "--mode" in sys.argv:
-        at = sys.argv.index("--mode")
-        mode = sys.argv[at + 1]
-        del sys.argv[at : at + 2]
-
-    command(
-        partial(run, mode=mode),
-        20,
-        300.0,
-        (0.5, 4.0),
-        "Kill workers, drivers and the server, and look at what comes out.",
-    )()
-
-
 if __name__ == "__main__":
     if sys.argv[1:2] and sys.argv[1].startswith("{"):
         run_pipeline(**json.loads(sys.argv[1]))
     else:
-        main()
+        run_with_mode(run, ("sequence", "durable"))

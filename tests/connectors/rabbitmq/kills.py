@@ -11,19 +11,17 @@ choice of the victims and the pauses the same again.
 from __future__ import annotations
 
 import random
-import sys
 import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from tests.connectors.kafka.kills import Job, await_records, command, kill_again_and_again
+from tests.connectors.kafka.kills import Job, await_records, kill_again_and_again, run_with_mode
 from tests.connectors.rabbitmq import pipeline
 from tests.servers.queues import QueueServer, RabbitServer, rabbit_server
 
@@ -218,22 +216,5 @@ def run(
         return mode + ": " + run_kills(QueueJob, broker, feeder, lines, count, Path(name), how)
 
 
-def main() -> None:
-    """Take `--mode ids`, `queue` or `stream` from the command line; the other options are those of all proofs."""
-    mode = "ids"
-    if "--mode" in sys.argv:
-        at = sys.argv.index("--mode")
-        mode = sys.argv[at + 1]
-        del sys.argv[at : at + 2]
-
-    command(
-        partial(run, mode=mode),
-        20,
-        300.0,
-        (0.5, 4.0),
-        "Kill workers, drivers and the server, and look at what comes out.",
-    )()
-
-
 if __name__ == "__main__":
-    main()
+    run_with_mode(run, ("ids", "queue", "stream"))

@@ -405,7 +405,7 @@ class DynamicKafkaSourceBuilder(source.ConsumerBuilder[T]):
         """Read all streams whose full ids match a regular expression.
 
         Raises:
-            ConfigurationError: if it is no regular expression.
+            ConfigurationError: if the pattern is not a regular expression.
         """
         try:
             re.compile(stream_pattern)
@@ -476,7 +476,7 @@ class _DynamicReader(connector.SourceReader[Any, DynamicKafkaSplit]):
         self._waiting: list[DynamicKafkaSplit] = []
         #: splits that the metadata no longer has, until the enumerator has their positions
         self._left: list[DynamicKafkaSplit] = []
-        #: those of them that were sent
+        #: the keys of the splits that were sent
         self._sent: set[_Key] = set()
         self._is_last = False
         self._turn = 0

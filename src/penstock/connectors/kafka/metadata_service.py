@@ -23,7 +23,7 @@ class ClusterMetadata:
 
     Args:
         topics: their names.
-        properties: how to connect, `bootstrap.servers` among them; they take precedence over those of the source.
+        properties: how to connect, `bootstrap.servers` among them; they take precedence over the source's.
         starting_offsets: where the partitions of this cluster start; None for the source's setting.
         stopping_offsets: where they stop; None for the source's setting.
 
@@ -80,7 +80,7 @@ class KafkaMetadataService(ABC):
         return True
 
     def close(self) -> None:  # noqa: B027 - most hold nothing
-        """Release what the service holds."""
+        """Release connections and other resources."""
 
 
 class SingleClusterTopicMetadataService(KafkaMetadataService):
@@ -121,7 +121,7 @@ class SingleClusterTopicMetadataService(KafkaMetadataService):
 
 
 class Cluster(NamedTuple):
-    """What to read of a cluster."""
+    """The topics to read in a cluster, and how."""
 
     topics: tuple[str, ...]
     options: client.ConsumerOptions
@@ -130,7 +130,7 @@ class Cluster(NamedTuple):
 
     @property
     def plan(self) -> source.ReadingPlan:
-        """What an enumerator of this cluster is given."""
+        """The plan for the enumerator of this cluster."""
         return source.ReadingPlan(Topics(self.topics), self.starting, self.stopping, self.options)
 
 
@@ -139,7 +139,7 @@ Metadata = dict[str, Cluster]
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """What a source was built with."""
+    """The settings of a source."""
 
     service: KafkaMetadataService
     stream_ids: frozenset[str] | None
@@ -162,7 +162,7 @@ class StreamSettings:
     def read_metadata(self, interval_ms: int | None) -> Metadata:
         """Ask the service; runs in the background.
 
-        Partitions of a source that follows its metadata are looked for again and again, too.
+        A source that follows its metadata also looks for new partitions.
 
         Raises:
             OperationError: if two streams name different properties for a cluster.

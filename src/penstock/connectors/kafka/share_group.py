@@ -3,8 +3,8 @@
 The brokers deal out the records of a partition to all members of a share group, and record what is accepted. There are
 no positions: order is lost, and more readers than partitions have work. A reader accepts the records of a fetch when a
 checkpoint that covers them has completed (`penstock.connectors.subscriptions`). A member of a group fetches again only
-after that, so a reader consists of several members, which take turns: `members` limits what a reader reads between two
-checkpoints.
+after that, so a reader consists of several members, which take turns: `members` limits how much a reader reads between
+two checkpoints.
 
 A record that is not accepted within the group's lock, 30 s by default, is delivered again, as are the records of a
 reader that was killed: at least once. A reader drops records that it has seen, so with one reader a record counts once.
@@ -176,7 +176,7 @@ class _Share(Subscription):
         self.inbox.extend(map(Delivery, records, tags, tags))
 
     def _settle(self, member: _Member) -> None:
-        """Accept the records of the last fetch; those that no checkpoint covers, if the source closes, go back."""
+        """Accept the records of the last fetch; if the source closes, return records that no checkpoint covers."""
         from confluent_kafka import AcknowledgeType
 
         if not member.tags:

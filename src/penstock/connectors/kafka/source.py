@@ -288,7 +288,7 @@ class KafkaEnumerator(connector.SplitEnumerator[KafkaPartitionSplit]):
         self._pending += splits
 
     def take_back(self, split: KafkaPartitionSplit) -> None:
-        """Assign a known partition anew, from another position."""
+        """Assign a known partition again, from another position."""
         self._known.add(split.partition)
         self._pending.append(split)
         self._assign()
@@ -431,7 +431,7 @@ class KafkaSource(connector.Source[T, KafkaPartitionSplit], Generic[T]):
 
 
 class ConsumerBuilder(Generic[T]):
-    """What the builders of Kafka's sources have in common."""
+    """The base of the builders of Kafka's sources."""
 
     def __init__(self) -> None:
         self._properties: dict[str, str] = {}

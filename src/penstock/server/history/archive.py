@@ -71,7 +71,7 @@ OWN_FIELDS: Final = ("restarts", "last-failure")
 APPLICATIONS_OVERVIEW: Final = "/applications/overview"
 #: Parameters of paths whose values a job's view has.
 _PARAMETERS: Final = frozenset({"jobid", "vertexid", "subtaskindex", "attempt", "checkpointid", "rescaleuuid"})
-#: Last parts of paths that ask for what is only there while the job's process lives.
+#: Last parts of paths that need the job's process.
 _LIVE: Final = frozenset(
     {"metrics", "jm-operator-metrics", "flamegraph", "backpressure", "log-url", "resource-requirements"}
 )
@@ -122,7 +122,7 @@ def check_directory(configuration: Configuration) -> None:
     """Check the option before a job begins.
 
     Raises:
-        ConfigurationError: if archives cannot be written into such a directory, or nobody else could read them.
+        ConfigurationError: if archives cannot be written into such a directory, or only this process could read them.
     """
     directory = configuration.read(ARCHIVE_DIR)
     if directory is not None:
@@ -149,7 +149,7 @@ def open_directory(directory: str, key: str) -> tuple[Any, str]:
 
 
 def render_archive(job: DispatchedJob, bytes_max: int = ARCHIVE_BYTES_MAX) -> Archive:
-    """Return what the REST API answers about an ended job.
+    """Return the answers of the REST API about an ended job.
 
     Args:
         job: the job.
@@ -246,7 +246,7 @@ def write_archive(job: DispatchedJob, directory: str) -> None:
     write_named(fs, path, job.job_id, msgspec.json.encode(render_archive(job)))
 
 
-#: By job, what is set once the job is archived, or cannot be.
+#: By job, an event that is set once the job is archived, or cannot be.
 _awaited: Final[dict[DispatchedJob, threading.Event]] = {}
 
 
@@ -333,9 +333,9 @@ class Listed:
     """An archive in a directory: that of a job, or of an application with its jobs.
 
     Attributes:
-        kind: of what it is.
+        kind: whether it is of a job or of an application.
         archive_id: the id of the job or the application.
-        files: its files by the id of what they are about.
+        files: its files by the id of the job or application in them.
     """
 
     kind: Kind
@@ -364,7 +364,7 @@ class Retention:
 
 
 def retain(listed: Iterable[Listed], retention: Retention, now_ms: int) -> tuple[list[Listed], list[Listed]]:
-    """Divide the archives of a directory into those that are kept, newest first, and those that are deleted.
+    """Divide the archives of a directory: the ones to keep, newest first, and the ones to delete.
 
     Examples:
         >>> from penstock.server.history.archive import ArchiveFile, Listed, Retention, retain

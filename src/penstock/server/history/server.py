@@ -81,7 +81,7 @@ class Archives:
         directories: where they are.
         cache: a directory for copies, which nothing else writes into.
         retention: which of them are kept.
-        forgets: of what it forgets archives that someone has deleted.
+        forgets: the kinds whose archives are forgotten when someone deletes them.
         now: the clock (s since the epoch).
     """
 
@@ -100,7 +100,7 @@ class Archives:
         self._now = now
         #: by the number of the directory, the kind and the id: the files that were read, by the id of their subject
         self._known: dict[tuple[int, Kind, str], dict[str, ArchiveFile]] = {}
-        #: by what the last warning was about: its state then
+        #: by the subject of a warning: its state then
         self._warned: dict[str, ArchiveFile | str] = {}
         self._copies = 0
         self._lock = threading.Lock()
@@ -207,7 +207,7 @@ class Archives:
             _log.warning(text, *(hide(str(value)) for value in values))
 
     def overviews(self, kind: Kind) -> list[dict[str, Any]]:
-        """Return the entries of the overview of all jobs or applications, those that began last first."""
+        """Return the entries of the overview of all jobs or applications, latest first."""
         with self._lock:
             entries = [entry.overview for (of_kind, _), entry in self._entries.items() if of_kind == kind]
         return sorted(entries, key=lambda entry: -_number(entry.get("start-time")))
