@@ -8,6 +8,7 @@ import pytest
 from tests.effort import tries
 
 from penstock.base.errors import PenstockError
+from penstock.sql.data.errors import ValidationError
 from penstock.sql.functions.registry import SCALAR_FUNCTIONS
 from penstock.sql.parser import SqlParserError
 from penstock.table import EnvironmentSettings, TableEnvironment
@@ -48,4 +49,10 @@ def test_any_call_is_planned_or_refused() -> None:
 def test_operators_are_no_functions(call: str) -> None:
     """Their names in backticks are unknown, as in Flink."""
     with pytest.raises(PenstockError, match="No match found for function signature"):
+        TableEnvironment.create(EnvironmentSettings.in_streaming_mode()).sql_query(f"SELECT {call}")
+
+
+@pytest.mark.parametrize("call", ["`CEILING`(DATE '2020-01-01', ARRAY[1])", "`FLOOR`(TIME '10:00:00', ARRAY[1])"])
+def test_a_unit_that_is_no_word_is_refused(call: str) -> None:
+    with pytest.raises(ValidationError, match=r"Cannot apply|Supported form|No match found|Invalid function call"):
         TableEnvironment.create(EnvironmentSettings.in_streaming_mode()).sql_query(f"SELECT {call}")

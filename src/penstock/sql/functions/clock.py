@@ -409,7 +409,7 @@ _DAYS: Final = ("WEEK", "MONTH", "QUARTER", "YEAR", *_SPANS)
 
 def _rounded(call: definition.Operands, index: int) -> DataType | None:
     """Accept temporal values that can be rounded to the unit."""
-    data_type, unit = call.types[index], call.value(index + 1)
+    data_type, unit = call.types[index], str(call.value(index + 1))
     if isinstance(data_type, NullType):
         return TimestampType(3)
     if isinstance(data_type, TimeType):
