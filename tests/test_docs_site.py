@@ -16,6 +16,8 @@ import pytest
 from playwright.sync_api import expect
 from tests.server.page.browser import NoBrowserError, open_browser, patient
 
+# Beside other tests of a fresh clone it takes minutes.
+pytestmark = pytest.mark.timeout(600)
 ROOT = Path(__file__).parents[1]
 VERSION: str = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 PAGE = '<html><head>{head}</head><body><h1 id="top">A</h1>{body}</body></html>'
@@ -26,7 +28,7 @@ def build(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     if not (ROOT / "build/docs-environment/.made").exists():
         pytest.skip("the packages of the site are not there: run scripts/docs --install")
     command = [str(ROOT / "scripts/docs"), str(folder), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
 
 
 @pytest.fixture(scope="module")
