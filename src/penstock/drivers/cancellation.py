@@ -42,6 +42,19 @@ T = TypeVar("T")
 #: The interval at which a waiting program wakes up to handle signals that another thread received.
 SIGNALS_SECONDS: Final = 0.5
 
+
+def note_end_signals() -> list[int]:
+    """Let SIGTERM and SIGINT end nothing by themselves; return a list that gets their numbers.
+
+    A server looks at the list every `SIGNALS_SECONDS`: a signal that another thread receives interrupts no wait.
+    """
+    received: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # A handler interrupts the main thread anywhere, so it takes no lock, as that of an event.
+        signal.signal(number, lambda number, _: received.append(number))
+    return received
+
+
 _RESET_HANDLER: Final = -0x80000000
 #: The structure below is different on other systems and processors.
 _IS_KNOWN: Final = sys.platform == "linux" and platform.machine() in ("x86_64", "aarch64")

@@ -103,13 +103,13 @@ def history_command(directories: Sequence[str], port: str | None, properties: Se
     It reads the archives that jobs with jobmanager.archive.fs.dir have written. It listens on this host only, unless
     options say otherwise.
     """
-    import signal
     import time
 
     from penstock.base import server_options
     from penstock.base.configuration import Configuration
     from penstock.base.secrets import remember
     from penstock.cli.client.rest_client import parse_options, resolve_settings
+    from penstock.drivers.cancellation import SIGNALS_SECONDS, note_end_signals
     from penstock.drivers.logs import log_to_stderr_by_default
     from penstock.server.history.server import HistoryServer
 
@@ -120,14 +120,11 @@ def history_command(directories: Sequence[str], port: str | None, properties: Se
         options[server_options.HISTORY_WEB_PORT.key()] = port
     log_to_stderr_by_default()
     remember(options)
-    # A handler interrupts the main thread anywhere, so it takes no lock, as that of an event.
-    ends: list[int] = []
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, _: ends.append(number))
+    end_signals = note_end_signals()
     with HistoryServer(Configuration.from_dict(options)) as server:
         click.echo(f"History server at {server.url}")
-        while not ends:
-            time.sleep(0.2)  # a signal that another thread receives does not end it
+        while not end_signals:
+            time.sleep(SIGNALS_SECONDS)
 
 
 @click.command("demo")

@@ -16,7 +16,6 @@ from __future__ import annotations
 import datetime
 import logging
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -46,7 +45,7 @@ from penstock.cli.gateway.values import RowWriter, columns_json
 from penstock.cli.program.launch import log_file, started_detached
 from penstock.cli.sql_shell.statements import split
 from penstock.codecs.file_systems import open_url
-from penstock.drivers.cancellation import SIGNALS_SECONDS
+from penstock.drivers.cancellation import SIGNALS_SECONDS, note_end_signals
 from penstock.drivers.global_configuration import OPTIONS_VARIABLE, default_configuration, handed_over
 from penstock.drivers.logs import log_to_stderr_by_default
 from penstock.drivers.running_job import JobClient, JobHandle, RunningJob
@@ -547,16 +546,13 @@ def _serve() -> None:
     remember(configuration.to_dict())
     prepare(configuration)
     jobs = dispatcher()
-    # A handler interrupts the main thread anywhere, so it takes no lock, as that of an event.
-    ends: list[int] = []
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, _: ends.append(number))
+    end_signals = note_end_signals()
     with Gateway(configuration, jobs) as gateway:
         print(f"SQL gateway at {gateway.server.url}", flush=True)
         interval_s = configuration.read(known.GATEWAY_CHECK_INTERVAL_MS) / 1000
         check_s = time.monotonic() + interval_s
-        while not ends:
-            time.sleep(min(interval_s, SIGNALS_SECONDS))  # a signal that another thread receives does not end it
+        while not end_signals:
+            time.sleep(min(interval_s, SIGNALS_SECONDS))
             if time.monotonic() >= check_s:
                 gateway.sessions.end_idle()
                 check_s = time.monotonic() + interval_s
